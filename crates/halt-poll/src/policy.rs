@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! How long to poll: the question every policy answers.
+
+use crate::Halt;
+
+/// Decides how long a halted vCPU polls before it blocks. One value serves one vCPU.
+pub trait Policy {
+    /// How long to poll in the halt that begins at `now_ns`, in nanoseconds; 0: block at once.
+    /// Never above the policy's ceiling, whatever it learned.
+    fn window(&mut self, now_ns: u64) -> u32;
+
+    /// Learns from a halt that is over. Called once for each call of [`window`](Self::window).
+    fn record(&mut self, halt: &Halt);
+}
+
+impl<P: Policy + ?Sized> Policy for &mut P {
+    fn window(&mut self, now_ns: u64) -> u32 {
+        (**self).window(now_ns)
+    }
+
+    fn record(&mut self, halt: &Halt) {
+        (**self).record(halt);
+    }
+}

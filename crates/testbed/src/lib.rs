@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! A small VMM with its own guest that measures the scheduling crates on this host.
