@@ -18,6 +18,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::path::PathBuf;
 
 /// Environment variable that names the file skipped tests are appended to, one per line.
 pub const LOG_VARIABLE: &str = "SKIPPED_TESTS_LOG";
@@ -32,7 +33,7 @@ pub const LOG_VARIABLE: &str = "SKIPPED_TESTS_LOG";
 pub fn skip(test: &str, reason: &str) {
     let line = format!("SKIPPED {test}: {}\n", reason.replace('\n', " "));
     eprint!("{line}");
-    let Some(path) = std::env::var_os(LOG_VARIABLE) else { return };
+    let Some(path) = std::env::var_os(LOG_VARIABLE).map(PathBuf::from) else { return };
     let written = OpenOptions::new()
         .create(true)
         .append(true)
