@@ -1,2 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! A small VMM with its own guest that measures the scheduling crates on this host.
+
+pub mod cli;
+pub mod halt;
+pub mod probe;
+pub mod report;

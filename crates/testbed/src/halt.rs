@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! Halts: measured, recorded from the kernel, replayed, evaluated.
+
+pub mod bench;

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! How results leave the testbed.
+
+pub mod destination;
+pub mod json;
+pub mod table;

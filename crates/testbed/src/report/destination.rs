@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! Where a report goes: a file, or standard output.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::Context;
+
+/// Standard output was closed by its reader, as `| head` does: the end of the work, no failure.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("standard output was closed")]
+pub struct StdoutClosed;
+
+/// A file, or `-` for standard output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Standard output; nothing else is written there then.
+    Stdout,
+    /// A file, replaced if it exists.
+    File(PathBuf),
+}
+
+impl FromStr for Destination {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "" => Err("an empty file name".to_owned()),
+            "-" => Ok(Self::Stdout),
+            path => Ok(Self::File(PathBuf::from(path))),
+        }
+    }
+}
+
+impl Destination {
+    /// Finds out, before an hour of measuring, whether the file can be written. What it holds
+    /// stays as it is until [`write`](Self::write).
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened for writing.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if let Self::File(path) = self {
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(path)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the whole report.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written; [`StdoutClosed`] when nobody reads standard output any more.
+    pub fn write(&self, bytes: &[u8]) -> anyhow::Result<()> {
+        match self {
+            Self::Stdout => print(bytes),
+            Self::File(path) => std::fs::write(path, bytes)
+                .with_context(|| format!("cannot write {}", path.display())),
+        }
+    }
+}
+
+/// Writes to standard output; every line that the testbed prints there comes through here.
+///
+/// # Errors
+///
+/// [`StdoutClosed`] when nobody reads standard output any more; or it cannot be written.
+pub fn print(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(StdoutClosed.into()),
+        other => other.context("cannot write standard output"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dash_is_standard_output_and_an_empty_name_is_refused() {
+        assert_eq!("-".parse(), Ok(Destination::Stdout));
+        assert_eq!("./-".parse(), Ok(Destination::File("./-".into())));
+        assert!("".parse::<Destination>().is_err());
+    }
+
+    #[test]
+    fn a_check_keeps_what_the_file_holds() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "old").unwrap();
+        let destination = Destination::File(file.path().to_owned());
+        destination.check().unwrap();
+        assert_eq!(std::fs::read(file.path()).unwrap(), b"old");
+        destination.write(b"new").unwrap();
+        assert_eq!(std::fs::read(file.path()).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_check_tells_that_a_file_cannot_be_written() {
+        let error = Destination::File("/nonexistent/x".into()).check().unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/x"));
+    }
+}
