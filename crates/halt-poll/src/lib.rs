@@ -4,8 +4,20 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![deny(missing_docs)]
 
+mod adaptive;
+mod counters;
+mod fixed;
+mod gated;
 mod halt;
+mod kernel;
+mod params;
 mod policy;
 
+pub use adaptive::{Adaptive, AdaptiveParams, Share, ShareAboveOne, SharedAdaptiveParams, Weight};
+pub use counters::{Counters, Log2Histogram};
+pub use fixed::{Fixed, Never};
+pub use gated::{Gated, KVM_FEATURE_POLL_CONTROL, MSR_KVM_POLL_CONTROL, ReservedPollControl};
 pub use halt::Halt;
+pub use kernel::{Adjustment, KernelPolicy};
+pub use params::{KernelParams, SharedKernelParams, Source, VmOverride};
 pub use policy::Policy;
