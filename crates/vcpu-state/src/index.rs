@@ -62,4 +62,31 @@ impl VcpuIndex {
     pub const fn bit(self) -> u64 {
         1 << (self.0 % 64)
     }
+
+    /// The vCPUs of a bitmap's word: bit `b` of word `w` is vCPU `64 * w + b`. Bits that no vCPU
+    /// can have are left out.
+    ///
+    /// ```
+    /// use vcpu_state::VcpuIndex;
+    ///
+    /// let found: Vec<usize> = VcpuIndex::in_word(1, 1 << 63 | 1).map(VcpuIndex::get).collect();
+    /// assert_eq!(found, [64, 127]);
+    /// assert_eq!(VcpuIndex::in_word(64, !0).count(), 0);
+    /// ```
+    pub fn in_word(word: usize, mut bits: u64) -> impl Iterator<Item = Self> {
+        core::iter::from_fn(move || {
+            let bit = bits.trailing_zeros() as usize;
+            bits &= bits.wrapping_sub(1);
+            let index = word.checked_mul(64)?.checked_add(bit)?;
+            if bit < 64 { Self::new(index).ok() } else { None }
+        })
+    }
+
+    /// The first `count` of them (at most [`MAX_VCPUS`]).
+    pub(crate) fn first(
+        count: usize,
+    ) -> impl ExactSizeIterator<Item = Self> + DoubleEndedIterator + use<> {
+        #[expect(clippy::cast_possible_truncation, reason = "at most 4096")]
+        (0..count.min(MAX_VCPUS) as u16).map(Self)
+    }
 }

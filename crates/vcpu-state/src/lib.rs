@@ -9,13 +9,16 @@ extern crate alloc;
 #[cfg(any(feature = "std", test, loom))]
 extern crate std;
 
+mod cache_padded;
 mod index;
 mod state;
 mod sync;
+mod table;
 mod traits;
 mod wake_word;
 
 pub use index::{IndexError, MAX_VCPUS, VcpuIndex};
 pub use state::{LoopState, OffCpu, PreemptedIn, RunState};
-pub use traits::{BlockEnd, Boost, Booster, OffCpuView, WakeSource};
-pub use wake_word::{Kick, WakeWord};
+pub use table::{AttachError, CountError, VcpuOwner, VcpuSnapshot, VcpuTable};
+pub use traits::{BlockEnd, Boost, Booster, NoObserver, OffCpuView, WakeSource};
+pub use wake_word::{Kick, Pending, WakeWord};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! The small traits the scheduling crates meet in: none of them knows another's types.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
 use crate::sync::AtomicU32;
 use crate::{OffCpu, VcpuIndex};
 
@@ -55,8 +58,29 @@ pub trait OffCpuView {
     fn state(&self, vcpu: VcpuIndex) -> OffCpu;
 
     /// 64 vCPUs at once: bit `b` of word `w` is set when vCPU `64 * w + b` is known to be runnable
-    /// but off its CPU (preempted, or woken and waiting). Words out of range are 0.
-    fn off_cpu_mask(&self, word: usize) -> u64;
+    /// but off its CPU (preempted, or woken and waiting). Words out of range are 0. By default asks
+    /// for the [`state`](Self::state) of each.
+    fn off_cpu_mask(&self, word: usize) -> u64 {
+        VcpuIndex::in_word(word, !0)
+            .filter(|&vcpu| matches!(self.state(vcpu), OffCpu::Preempted(_) | OffCpu::WokenWaiting))
+            .fold(0, |mask, vcpu| mask | vcpu.bit())
+    }
+}
+
+/// Knows of nobody: for hosts without an observer, and for tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NoObserver;
+
+impl OffCpuView for NoObserver {
+    #[inline]
+    fn state(&self, _vcpu: VcpuIndex) -> OffCpu {
+        OffCpu::Unknown
+    }
+
+    #[inline]
+    fn off_cpu_mask(&self, _word: usize) -> u64 {
+        0
+    }
 }
 
 /// The means to get a vCPU's thread a CPU sooner.
@@ -83,3 +107,55 @@ pub enum Boost {
     /// Nobody gains (both have a CPU of their own): a few of these end a scan.
     NothingToGain,
 }
+
+/// A reference or an owner of an implementation is one too.
+macro_rules! forward {
+    ($($pointer:ty),*) => {$(
+        impl<T: WakeSource + ?Sized> WakeSource for $pointer {
+            type Error = T::Error;
+
+            #[inline]
+            fn is_pending(&self) -> bool {
+                (**self).is_pending()
+            }
+
+            #[inline]
+            fn take(&self) -> bool {
+                (**self).take()
+            }
+
+            #[inline]
+            fn block(&self, timeout_ns: Option<u64>) -> Result<BlockEnd, Self::Error> {
+                (**self).block(timeout_ns)
+            }
+
+            #[inline]
+            fn watched_word(&self) -> Option<&AtomicU32> {
+                (**self).watched_word()
+            }
+        }
+
+        impl<T: OffCpuView + ?Sized> OffCpuView for $pointer {
+            #[inline]
+            fn state(&self, vcpu: VcpuIndex) -> OffCpu {
+                (**self).state(vcpu)
+            }
+
+            #[inline]
+            fn off_cpu_mask(&self, word: usize) -> u64 {
+                (**self).off_cpu_mask(word)
+            }
+        }
+
+        impl<T: Booster + ?Sized> Booster for $pointer {
+            type Error = T::Error;
+
+            #[inline]
+            fn boost(&self, spinner: VcpuIndex, target: VcpuIndex) -> Result<Boost, Self::Error> {
+                (**self).boost(spinner, target)
+            }
+        }
+    )*};
+}
+
+forward!(&T, Box<T>, Arc<T>);
