@@ -65,7 +65,7 @@ fn steps(session: &mut Session, targets: &[String], seconds: u32) {
         match fuzz(&session.workspace, target, seconds) {
             Ok(mut command) => {
                 command.env("PATH", &path);
-                session.run(&format!("fuzz {target}, {seconds} s"), command);
+                session.run_as_test(&format!("fuzz {target}, {seconds} s"), command);
             }
             Err(error) => session.check(&format!("fuzz {target}"), |_| Err(error)),
         }
@@ -79,7 +79,7 @@ fn fuzz(workspace: &Workspace, target: &str, seconds: u32) -> Result<Command> {
     // The first folder is where new inputs go.
     command.arg(generated).arg(workspace.root.join("fuzz/corpus").join(target));
     command.arg("--").arg(format!("-max_total_time={seconds}"));
-    command.args(["-timeout=10", "-rss_limit_mb=1024", "-print_final_stats=1"]);
+    command.args(["-timeout=10", "-rss_limit_mb=1024", "-verbosity=0", "-print_final_stats=1"]);
     Ok(command)
 }
 

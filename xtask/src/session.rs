@@ -20,6 +20,17 @@ use crate::workspace::Workspace;
 /// How long one step may take where nobody watches: a test that hangs must not hang CI.
 const TIME_LIMIT: Duration = Duration::from_secs(25 * 60);
 
+/// The tests that a step's command runs.
+#[derive(Clone, Copy)]
+enum Tests {
+    /// Those it reports, or none.
+    Any,
+    /// Those it reports, at least one.
+    Some,
+    /// It is one.
+    Itself,
+}
+
 pub(crate) struct Session {
     pub(crate) workspace: Workspace,
     /// Where tests write that they were skipped.
@@ -41,15 +52,20 @@ impl Session {
 
     /// A step that succeeds if the command does.
     pub(crate) fn run(&mut self, name: &str, command: Command) {
-        self.step(name, command, false);
+        self.step(name, command, Tests::Any);
     }
 
     /// The same for a command that runs tests: one that ran none has failed.
     pub(crate) fn run_tests(&mut self, name: &str, command: Command) {
-        self.step(name, command, true);
+        self.step(name, command, Tests::Some);
     }
 
-    fn step(&mut self, name: &str, command: Command, wants_tests: bool) {
+    /// The same for a command that is a test, without Rust's harness.
+    pub(crate) fn run_as_test(&mut self, name: &str, command: Command) {
+        self.step(name, command, Tests::Itself);
+    }
+
+    fn step(&mut self, name: &str, command: Command, tests: Tests) {
         self.announce(name, Some(&command));
         let begin = Instant::now();
         let log_before = self.log_length();
@@ -58,9 +74,14 @@ impl Session {
             Ok(()) => Verdict::Ok,
             Err(error) => Verdict::Failed(format!("{error:#}")),
         };
-        let ran = tally.passed + tally.failed;
-        if wants_tests && ran == 0 && verdict == Verdict::Ok {
-            verdict = Verdict::Failed("it ran no test".into());
+        if verdict == Verdict::Ok {
+            match tests {
+                Tests::Some if tally.passed == 0 => {
+                    verdict = Verdict::Failed("it ran no test".into());
+                }
+                Tests::Itself => tally.passed = 1,
+                Tests::Any | Tests::Some => {}
+            }
         }
         let skips = self.skips_since(log_before);
         if let Verdict::Failed(reason) = &verdict {
@@ -143,7 +164,8 @@ impl Session {
         drop(command);
         let begin = Instant::now();
         std::thread::scope(|scope| {
-            let copier = scope.spawn(|| copy_lines(BufReader::new(reader), tally));
+            let copier =
+                scope.spawn(|| copy_lines(BufReader::new(reader), std::io::stdout(), tally));
             let mut ended = self.watched;
             while !ended && !copier.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
@@ -171,17 +193,20 @@ impl Session {
     }
 }
 
-/// Copies lines to standard output; bytes that are no UTF-8 are shown as such.
-fn copy_lines(mut from: impl BufRead, tally: &mut Tally) -> std::io::Result<()> {
+/// Copies lines as they come, and counts what they say.
+fn copy_lines(
+    mut from: impl BufRead,
+    mut to: impl Write,
+    tally: &mut Tally,
+) -> std::io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
         if from.read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
-        let mut out = std::io::stdout().lock();
-        out.write_all(&line)?;
-        out.flush()?;
+        to.write_all(&line)?;
+        to.flush()?;
         tally.line(String::from_utf8_lossy(&line).trim_end());
     }
 }
@@ -220,7 +245,9 @@ mod tests {
     fn output_that_is_not_utf8_is_still_counted() {
         let mut tally = Tally::default();
         let output = b"\xff\xfe\ntest result: ok. 2 passed; 0 failed\nno newline";
-        copy_lines(&output[..], &mut tally).unwrap();
+        let mut copy = Vec::new();
+        copy_lines(&output[..], &mut copy, &mut tally).unwrap();
+        assert_eq!(copy, output);
         assert_eq!(tally.passed, 2);
     }
 }
