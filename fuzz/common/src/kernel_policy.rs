@@ -52,7 +52,7 @@ impl Event {
         let length = if kind & 2 == 0 {
             // Any magnitude, from few bytes.
             let mantissa: u32 = input.arbitrary()?;
-            Length::Absolute(u64::from(mantissa) << (kind >> 6) * 8)
+            Length::Absolute(u64::from(mantissa) << ((kind >> 6) * 8))
         } else {
             Length::Near { window: kind & 0x40 == 0, offset: input.arbitrary()? }
         };

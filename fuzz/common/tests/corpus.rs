@@ -7,8 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fuzz_common::kernel_policy;
 use fuzz_common::seed::Seed;
+use fuzz_common::{halt_driver, kernel_policy, vcpu_table};
 
 /// A target: what it does with its bytes, and its seeds.
 struct Target {
@@ -17,8 +17,11 @@ struct Target {
     seeds: fn() -> Vec<Seed>,
 }
 
-const TARGETS: [Target; 1] =
-    [Target { name: "kernel_policy", run: kernel_policy::run, seeds: kernel_policy::seeds }];
+const TARGETS: [Target; 3] = [
+    Target { name: "halt_driver", run: halt_driver::run, seeds: halt_driver::seeds },
+    Target { name: "kernel_policy", run: kernel_policy::run, seeds: kernel_policy::seeds },
+    Target { name: "vcpu_table", run: vcpu_table::run, seeds: vcpu_table::seeds },
+];
 
 fn fuzz_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
