@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! A bound on the polled share of wall time: a token bucket of nanoseconds.
+//!
+//! While windows are honoured, what is polled in any interval is at most share * interval + burst,
+//! where the burst is share * 10 ms and one longest window. A clock that goes back refills
+//! nothing; one that jumps ahead refills at most the burst.
+
+use super::Share;
+
+/// The burst, less one window, is the share of this much time.
+const BURST_NS: i64 = 10_000_000;
+/// Longer gaps refill as much as this one (68 s): keeps the products within 64 bits.
+const LONGEST_GAP_NS: i64 = 1 << 36;
+
+/// Tokens are millionths of nanoseconds, so that no share loses any to rounding.
+const TOKEN: i64 = Share::ONE as i64;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    share: Share,
+    burst: i64,
+    tokens: i64,
+    last_ns: Option<u64>,
+}
+
+impl Budget {
+    /// A full bucket.
+    pub(super) fn new(share: Share, longest_window: u32) -> Self {
+        let burst = burst(share, longest_window);
+        Self { share, burst, tokens: burst, last_ns: None }
+    }
+
+    /// Changes the bound; a change never adds tokens.
+    pub(super) fn set(&mut self, share: Share, longest_window: u32) {
+        self.share = share;
+        self.burst = burst(share, longest_window);
+        self.tokens = self.tokens.min(self.burst);
+    }
+
+    /// `window` if there are tokens for all of it, else 0: a truncated poll is the dearest.
+    pub(super) fn admit(&mut self, window: u32, now_ns: u64) -> u32 {
+        if self.share == Share::ALL {
+            return window;
+        }
+        if self.share == Share::NONE {
+            return 0;
+        }
+        let gap = self.last_ns.map_or(0, |last| now_ns.saturating_sub(last));
+        self.last_ns = Some(now_ns);
+        let gap = i64::try_from(gap).unwrap_or(i64::MAX).min(LONGEST_GAP_NS);
+        let refill = gap * i64::from(self.share.as_ppm());
+        self.tokens = (self.tokens + refill).min(self.burst);
+        if i64::from(window) * TOKEN <= self.tokens { window } else { 0 }
+    }
+
+    /// Pays for what was polled; a window that was not honoured leaves a debt.
+    pub(super) fn charge(&mut self, polled: u32) {
+        if self.share != Share::ALL {
+            let lowest = -self.burst - i64::from(u32::MAX) * TOKEN;
+            self.tokens = (self.tokens - i64::from(polled) * TOKEN).max(lowest);
+        }
+    }
+}
+
+fn burst(share: Share, longest_window: u32) -> i64 {
+    BURST_NS * i64::from(share.as_ppm()) + i64::from(longest_window) * TOKEN
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! The worst case: never much more than 2.05 times the cost of knowing the future.
+//!
+//! Let the slack be 2.05 times the optimum min(x, B) so far, less the cost so far. A halt of
+//! length x under threshold T lowers it most
+//!   when T <  B by x just above T:  cost T + B, optimum T:  B - 1.05 T;
+//!   when T >= B by any x above T:   cost T + B, optimum B:  T - 1.05 B  (if positive);
+//! and not at all when T = B. A threshold is played only if the slack after its worst halt is
+//! still at least -[`DEBT`] B, else B is. So the slack never falls below -DEBT B, which says:
+//! cost <= 2.05 optimum + DEBT B. The slack is cut off at [`CREDIT`] B, which keeps the bound
+//! and makes it hold from any halt on, with (DEBT + CREDIT) B in place of DEBT B.
+
+/// How far the cost may exceed 2.05 times the optimum, in units of B.
+const DEBT: i64 = 4;
+/// How much of a good past counts, in units of B.
+const CREDIT: i64 = 60;
+
+/// Slack is counted in twentieths of a nanosecond: 2.05 is 41 of them.
+const UNIT: i64 = 20;
+const BOUND: i64 = 41;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guard {
+    slack: i64,
+}
+
+impl Guard {
+    /// `threshold`, or the break-even threshold where that could cost more than the bound allows.
+    pub(super) const fn admit(&self, threshold: u32, block_cost: u32) -> u32 {
+        let t = threshold as i64;
+        let b = block_cost as i64;
+        let worst =
+            if t < b { UNIT * b - (BOUND - UNIT) * t } else { UNIT * t - (BOUND - UNIT) * b };
+        if t == b || self.slack - worst >= -DEBT * UNIT * b { threshold } else { block_cost }
+    }
+
+    /// Accounts for a halt of `length` that polled for `polled`. Where something else (the
+    /// ceiling, the share) forbade what the bound needs, the debt is capped and forgiven.
+    pub(super) const fn settle(&mut self, length: u32, polled: u32, slept: bool, block_cost: u32) {
+        let b = block_cost as i64;
+        let optimum = if length < block_cost { length as i64 } else { b };
+        let cost = polled as i64 + if slept { b } else { 0 };
+        let slack = self.slack + BOUND * optimum - UNIT * cost;
+        let lowest = -DEBT * UNIT * b;
+        let highest = CREDIT * UNIT * b;
+        self.slack = if slack < lowest {
+            lowest
+        } else if slack > highest {
+            highest
+        } else {
+            slack
+        };
+    }
+}
