@@ -5,3 +5,4 @@ pub mod cli;
 pub mod halt;
 pub mod probe;
 pub mod report;
+pub mod vmm;

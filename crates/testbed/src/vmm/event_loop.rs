@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! The VM's event loop, on a thread of its own: the console, the injected tick, the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use event_manager::{EventManager, EventOps, Events, MutEventSubscriber, SubscriberOps};
+use vmm_sys_util::epoll::EventSet;
+use vmm_sys_util::eventfd::EventFd;
+use vmm_sys_util::timerfd::TimerFd;
+
+use super::console::ConsoleOutput;
+use super::error::Error;
+use super::interrupts::{Interrupts, Vector};
+use super::kick::Vcpus;
+
+type Subscriber = Box<dyn MutEventSubscriber + Send>;
+
+/// Registers one file descriptor. It was made for this and is registered once, so it works or epoll
+/// is out of memory: then the VM runs without it, and says so by timing out.
+fn watch<T: std::os::fd::AsRawFd>(ops: &mut EventOps<'_>, fd: &T) {
+    drop(ops.add(Events::new(fd, EventSet::IN)));
+}
+
+/// Keeps the console's output.
+pub(super) struct Console(pub(super) ConsoleOutput);
+
+impl MutEventSubscriber for Console {
+    fn init(&mut self, ops: &mut EventOps<'_>) {
+        watch(ops, self.0.ready());
+    }
+
+    fn process(&mut self, _: Events, _: &mut EventOps<'_>) {
+        self.0.drain();
+    }
+}
+
+/// Injects a periodic tick into every vCPU.
+pub(super) struct Ticker {
+    timer: TimerFd,
+    interrupts: Interrupts,
+    vcpus: usize,
+}
+
+impl Ticker {
+    pub(super) fn new(hz: u32, interrupts: Interrupts, vcpus: usize) -> Result<Self, Error> {
+        let failed = |error: vmm_sys_util::errno::Error| Error::System {
+            call: "timerfd",
+            source: error.into(),
+        };
+        let mut timer = TimerFd::new().map_err(failed)?;
+        let period = Duration::from_secs(1) / hz.max(1);
+        timer.reset(period, Some(period)).map_err(failed)?;
+        Ok(Self { timer, interrupts, vcpus })
+    }
+}
+
+impl MutEventSubscriber for Ticker {
+    fn init(&mut self, ops: &mut EventOps<'_>) {
+        watch(ops, &self.timer);
+    }
+
+    fn process(&mut self, _: Events, _: &mut EventOps<'_>) {
+        // Ticks that the host was too slow for are one, as with a real timer.
+        let _ = self.timer.wait();
+        for index in 0..self.vcpus {
+            // Cannot fail: the index is below the count, and no kernel controller is involved.
+            drop(self.interrupts.raise(index, Vector::Tick));
+        }
+    }
+}
+
+/// Ends the VM when one of its vCPUs has ended.
+pub(super) struct Ends {
+    pub(super) ended: Arc<EventFd>,
+    pub(super) vcpus: Arc<Vcpus>,
+}
+
+impl MutEventSubscriber for Ends {
+    fn init(&mut self, ops: &mut EventOps<'_>) {
+        watch(ops, &*self.ended);
+    }
+
+    fn process(&mut self, _: Events, _: &mut EventOps<'_>) {
+        drop(self.ended.read());
+        self.vcpus.end();
+    }
+}
+
+/// Ends the event loop itself.
+pub(super) struct Quit {
+    pub(super) event: Arc<EventFd>,
+    pub(super) flag: Arc<AtomicBool>,
+}
+
+impl MutEventSubscriber for Quit {
+    fn init(&mut self, ops: &mut EventOps<'_>) {
+        watch(ops, &*self.event);
+    }
+
+    fn process(&mut self, _: Events, _: &mut EventOps<'_>) {
+        self.flag.store(true, Ordering::Release);
+    }
+}
+
+/// Dispatches until `quit`.
+pub(super) fn run(subscribers: Vec<Subscriber>, quit: &AtomicBool) -> Result<(), Error> {
+    let mut manager = EventManager::<Subscriber>::new().map_err(Error::EventLoop)?;
+    for subscriber in subscribers {
+        manager.add_subscriber(subscriber);
+    }
+    while !quit.load(Ordering::Acquire) {
+        manager.run().map_err(Error::EventLoop)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! What a vCPU's thread does while the guest halts, where the VMM handles halts.
+
+use std::error::Error;
+
+use vcpu_state::WakeWord;
+
+use super::thread::futex_wait;
+
+/// Waits for a wake-up, in place of the guest: polls, sleeps, or both. One value serves one vCPU,
+/// on its thread.
+pub trait HaltHandler: Send {
+    /// Returns when a wake-up is pending on `wake`, which it consumes ([`WakeWord::take`]); whoever
+    /// wakes does a futex wake of [`WakeWord::word`] if it sleeps. It may return without reason: the
+    /// loop looks for itself.
+    ///
+    /// # Errors
+    ///
+    /// Anything; it ends the vCPU.
+    fn halt(&mut self, wake: &WakeWord) -> Result<(), Box<dyn Error + Send + Sync>>;
+
+    /// The system calls that [`halt`](Self::halt) makes: the vCPU's thread runs under a filter that
+    /// allows these besides its own. Clocks that the vDSO reads on most hosts belong here too, for
+    /// the others.
+    fn system_calls(&self) -> &[i64] {
+        &[libc::SYS_futex, libc::SYS_clock_gettime, libc::SYS_sched_yield]
+    }
+}
+
+/// Never polls: sleeps at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockHalts;
+
+impl HaltHandler for BlockHalts {
+    fn halt(&mut self, wake: &WakeWord) -> Result<(), Box<dyn Error + Send + Sync>> {
+        while !wake.take() {
+            if wake.begin_sleep() {
+                let slept = futex_wait(wake.word(), 0);
+                wake.end_sleep();
+                slept?;
+            }
+        }
+        Ok(())
+    }
+}

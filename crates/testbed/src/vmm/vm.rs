@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! A VM, from its making to its end.
+
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use kvm_bindings::{KVM_CAP_HALT_POLL, kvm_enable_cap};
+use kvm_ioctls::{Kvm, VcpuFd, VmFd};
+use seccompiler::BpfProgram;
+use vcpu_state::{VcpuIndex, VcpuTable};
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+
+use super::arch;
+use super::config::{HaltMechanism, VmConfig};
+use super::console::{ConsoleOutput, console};
+use super::devices::Devices;
+use super::error::{Error, VcpuError};
+use super::event_loop::{self, Console, Ends, Quit, Ticker};
+use super::halt::HaltHandler;
+use super::interrupts::Interrupts;
+use super::kick::{self, Vcpus};
+use super::mailbox::SharedMailbox;
+use super::memory::{self, Memory};
+use super::thread::ThreadId;
+use super::vcpu::{self, VcpuContext, VcpuReport};
+use super::{loader, seccomp};
+
+/// No vCPU takes longer to stop, unless the kernel hangs.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// How long to look for a change in guest memory at a time.
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
+
+/// A VM whose vCPUs have ended, in the order of their indices.
+#[derive(Debug)]
+pub struct VmReport {
+    /// How each vCPU ended.
+    pub vcpus: Vec<VcpuReport>,
+    /// What the guest printed, the latest 64 KiB.
+    pub console: String,
+}
+
+/// A VM. Dropping it ends it.
+pub struct Vm {
+    config: VmConfig,
+    /// vCPUs that do not run yet, in the order of their indices.
+    idle: Vec<VcpuFd>,
+    vcpus: Arc<Vcpus>,
+    interrupts: Interrupts,
+    context: VcpuContext,
+    console: ConsoleOutput,
+    threads: Vec<JoinHandle<()>>,
+    event_loop: Option<EventLoop>,
+    ended: Arc<EventFd>,
+    retired: (Sender<Retired>, Receiver<Retired>),
+    /// Reports of the vCPUs that have ended so far.
+    reports: Vec<Option<VcpuReport>>,
+    fd: Arc<VmFd>,
+    /// Last: KVM uses it until the VM and its vCPUs are gone.
+    memory: Memory,
+}
+
+struct EventLoop {
+    thread: JoinHandle<Result<(), Error>>,
+    quit: Arc<EventFd>,
+}
+
+impl Vm {
+    /// Makes a VM; nothing runs yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Kvm`] without `/dev/kvm` or the permission to use it, and when it lacks what the VM
+    /// needs; [`Error::VcpuCount`]; others when the host is out of something.
+    pub fn new(config: VmConfig) -> Result<Self, Error> {
+        let count = config.vcpus;
+        if count == 0 || count > arch::layout::MAX_VCPUS {
+            return Err(Error::VcpuCount { count, limit: arch::layout::MAX_VCPUS });
+        }
+        kick::install_handler()?;
+        seccomp::install_handler()?;
+
+        let kvm = Kvm::new().map_err(Error::kvm("opening /dev/kvm"))?;
+        let fd = Arc::new(kvm.create_vm().map_err(Error::kvm("KVM_CREATE_VM"))?);
+        let memory = memory::map()?;
+        memory::register(&fd, &memory)?;
+        arch::create_irqchip(&fd, config.irqchip)?;
+        arch::write_tables(&memory)?;
+        let entry = loader::load(&memory)?;
+        loader::write_boot_info(&memory, &config)?;
+
+        let table = VcpuTable::new(count)
+            .map_err(|_| Error::VcpuCount { count, limit: arch::layout::MAX_VCPUS })?;
+        let mut idle = Vec::with_capacity(count);
+        for index in table.indices() {
+            let vcpu = fd.create_vcpu(index.get() as u64).map_err(Error::kvm("KVM_CREATE_VCPU"))?;
+            arch::setup_vcpu(&kvm, &vcpu, index, &config, entry)?;
+            idle.push(vcpu);
+        }
+
+        let vcpus = Arc::new(Vcpus::new(table));
+        let mechanism = config.halt_mechanism();
+        let interrupts = match mechanism {
+            HaltMechanism::InKernel => Interrupts::by_kernel(fd.clone(), vcpus.clone()),
+            HaltMechanism::UserSpace => Interrupts::by_loop(vcpus.clone()),
+        };
+        let (input, output) = console()?;
+        let context = VcpuContext {
+            vcpus: vcpus.clone(),
+            interrupts: interrupts.clone(),
+            devices: Arc::new(Mutex::new(Devices::new(input))),
+            mechanism,
+        };
+        Ok(Self {
+            config,
+            idle,
+            vcpus,
+            interrupts,
+            context,
+            console: output,
+            threads: Vec::new(),
+            event_loop: None,
+            ended: Arc::new(EventFd::new(EFD_NONBLOCK).map_err(Error::system("eventfd"))?),
+            retired: channel(),
+            reports: (0..count).map(|_| None).collect(),
+            fd,
+            memory,
+        })
+    }
+
+    /// Starts the event loop and all vCPUs, once. `halts` makes each vCPU's halt handler; where the
+    /// kernel handles halts ([`HaltMechanism::InKernel`]) it is never used.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotRunning`] the second time; others when the host is out of something.
+    pub fn start(
+        &mut self,
+        mut halts: impl FnMut(usize) -> Box<dyn HaltHandler>,
+    ) -> Result<(), Error> {
+        if self.event_loop.is_some() {
+            return Err(Error::NotRunning);
+        }
+        self.start_event_loop()?;
+        for (index, fd) in self.vcpus.table.indices().zip(std::mem::take(&mut self.idle)) {
+            let handler = halts(index.get());
+            let filter = seccomp::vcpu_filter(match self.config.halt_mechanism() {
+                HaltMechanism::UserSpace => handler.system_calls(),
+                HaltMechanism::InKernel => &[],
+            })?;
+            self.start_vcpu(index, fd, handler, filter)?;
+        }
+        Ok(())
+    }
+
+    fn start_event_loop(&mut self) -> Result<(), Error> {
+        let quit = Arc::new(EventFd::new(EFD_NONBLOCK).map_err(Error::system("eventfd"))?);
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut subscribers: Vec<Box<dyn event_manager::MutEventSubscriber + Send>> = vec![
+            Box::new(Quit { event: quit.clone(), flag: flag.clone() }),
+            Box::new(Console(self.console.clone())),
+            Box::new(Ends { ended: self.ended.clone(), vcpus: self.vcpus.clone() }),
+        ];
+        if self.config.tick_hz != 0 && self.config.halt_mechanism() == HaltMechanism::UserSpace {
+            let ticker =
+                Ticker::new(self.config.tick_hz, self.interrupts.clone(), self.config.vcpus)?;
+            subscribers.push(Box::new(ticker));
+        }
+        let thread = thread::Builder::new()
+            .name("events".to_owned())
+            .spawn(move || event_loop::run(subscribers, &flag))
+            .map_err(Error::system("starting a thread"))?;
+        self.event_loop = Some(EventLoop { thread, quit });
+        Ok(())
+    }
+
+    fn start_vcpu(
+        &mut self,
+        index: VcpuIndex,
+        mut fd: VcpuFd,
+        mut handler: Box<dyn HaltHandler>,
+        filter: BpfProgram,
+    ) -> Result<(), Error> {
+        let context = self.context.clone();
+        let mut leaving = Leaving {
+            index: index.get(),
+            vcpus: self.vcpus.clone(),
+            ended: self.ended.clone(),
+            retired: self.retired.0.clone(),
+        };
+        let (ready, started) = channel();
+        let thread = thread::Builder::new()
+            .name(format!("vcpu{}", index.get()))
+            .spawn(move || {
+                leaving.vcpus.set_thread(index.get(), Some(ThreadId::current()));
+                // Whoever made this thread waits for it.
+                let _ = ready.send(());
+                let report = match seccompiler::apply_filter(&filter) {
+                    Ok(()) => vcpu::run(&context, index, &mut fd, &mut *handler),
+                    Err(error) => VcpuReport::failed(VcpuError::SeccompInstall(error)),
+                };
+                leaving.with(report, fd, handler);
+            })
+            .map_err(Error::system("starting a thread"))?;
+        self.threads.push(thread);
+        started.recv().map_err(|_| Error::Panicked(index.get()))?;
+        let cpus = &self.config.cpus;
+        if let (Some(cpu), Some(thread)) = (
+            cpus.get(index.get().checked_rem(cpus.len()).unwrap_or(0)),
+            self.vcpus.thread(index.get()),
+        ) {
+            thread.pin(*cpu).map_err(Error::system("sched_setaffinity"))?;
+        }
+        Ok(())
+    }
+
+    /// Raises interrupts of this VM, from any thread.
+    pub fn interrupts(&self) -> Interrupts {
+        self.interrupts.clone()
+    }
+
+    /// A vCPU's mailbox, for any thread; it outlives the VM.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchVcpu`].
+    pub fn mailbox(&self, index: usize) -> Result<SharedMailbox, Error> {
+        self.vcpus.index(index)?;
+        SharedMailbox::new(&self.memory, index)
+    }
+
+    /// What each vCPU's loop does.
+    pub fn table(&self) -> &VcpuTable {
+        &self.vcpus.table
+    }
+
+    /// A vCPU's thread, while it runs.
+    pub fn thread(&self, index: usize) -> Option<ThreadId> {
+        self.vcpus.thread(index)
+    }
+
+    /// CPU time that a vCPU's thread has used so far, in the guest, in KVM and in the VMM.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotRunning`] before its start and after its end.
+    pub fn cpu_time(&self, index: usize) -> Result<Duration, Error> {
+        let thread = self.thread(index).ok_or(Error::NotRunning)?;
+        thread.cpu_time().map_err(Error::system("clock_gettime"))
+    }
+
+    /// Sets this VM's ceiling of the kernel's own halt polling, at once and as often as wanted; 0
+    /// turns it off. Says nothing about halts in user space.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] before Linux 5.11, [`Error::Kvm`].
+    pub fn set_halt_poll_ns(&self, ceiling_ns: u32) -> Result<(), Error> {
+        if self.fd.check_extension_raw(KVM_CAP_HALT_POLL.into()) <= 0 {
+            return Err(Error::Unsupported("KVM_CAP_HALT_POLL"));
+        }
+        let mut cap = kvm_enable_cap { cap: KVM_CAP_HALT_POLL, ..Default::default() };
+        cap.args[0] = ceiling_ns.into();
+        self.fd.enable_cap(&cap).map_err(Error::kvm("KVM_CAP_HALT_POLL"))
+    }
+
+    /// What the guest has printed so far, the latest 64 KiB.
+    pub fn console(&self) -> String {
+        self.console.text()
+    }
+
+    /// Waits until all vCPUs run their program: interrupts reach them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::EndedEarly`], [`Error::TimedOut`].
+    pub fn wait_ready(&mut self, limit: Duration) -> Result<(), Error> {
+        let begin = Instant::now();
+        for index in 0..self.config.vcpus {
+            let mailbox = self.mailbox(index)?;
+            while !mailbox.is_ready() {
+                self.look_for_ends();
+                if let Some((index, report)) =
+                    self.reports.iter().enumerate().find_map(|(i, r)| Some((i, r.as_ref()?)))
+                {
+                    return Err(Error::EndedEarly { index, end: report.end.to_string() });
+                }
+                if begin.elapsed() > limit {
+                    return Err(Error::TimedOut { what: "the guest to boot", after: limit });
+                }
+                thread::sleep(LOOK_AGAIN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the guest has ended by itself, or failed, and ends the VM.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`]: it goes on. Otherwise as [`stop`](Self::stop).
+    pub fn wait(mut self, limit: Duration) -> Result<VmReport, Error> {
+        let begin = Instant::now();
+        while self.reports.iter().all(Option::is_none) {
+            let Some(rest) = limit.checked_sub(begin.elapsed()) else {
+                return Err(Error::TimedOut { what: "the guest to end", after: limit });
+            };
+            if let Ok(retired) = self.retired.1.recv_timeout(rest) {
+                self.note(retired);
+            }
+        }
+        self.end()
+    }
+
+    /// Ends the VM, whatever the guest does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`] if a vCPU's thread does not come back, [`Error::Panicked`] if its halt
+    /// handler panicked, [`Error::EventLoop`].
+    pub fn stop(mut self) -> Result<VmReport, Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<VmReport, Error> {
+        let begin = Instant::now();
+        let running = self.threads.len();
+        self.look_for_ends();
+        while self.reports.iter().flatten().count() < running {
+            self.vcpus.end();
+            if let Ok(retired) = self.retired.1.recv_timeout(Duration::from_millis(20)) {
+                self.note(retired);
+            }
+            if begin.elapsed() > STOP_LIMIT {
+                return Err(Error::TimedOut { what: "the vCPUs to stop", after: STOP_LIMIT });
+            }
+        }
+        let mut result = Ok(());
+        for (index, thread) in self.threads.drain(..).enumerate() {
+            if thread.join().is_err() {
+                result = Err(Error::Panicked(index));
+            }
+        }
+        if let Some(EventLoop { thread, quit }) = self.event_loop.take() {
+            quit.write(1).map_err(Error::system("eventfd write"))?;
+            match thread.join() {
+                Ok(ended) => ended?,
+                Err(_) => return Err(Error::EventLoop(event_manager::Error::InvalidId)),
+            }
+        }
+        result?;
+        let vcpus = self.reports.iter_mut().filter_map(Option::take).collect();
+        Ok(VmReport { vcpus, console: self.console() })
+    }
+
+    fn look_for_ends(&mut self) {
+        while let Ok(retired) = self.retired.1.try_recv() {
+            self.note(retired);
+        }
+    }
+
+    /// Here, outside the seccomp filter, the vCPU's file descriptor is closed.
+    fn note(&mut self, retired: Retired) {
+        if let Some(slot) = self.reports.get_mut(retired.index) {
+            let panicked = || VcpuReport::failed(VcpuError::Panicked);
+            *slot = Some(retired.vcpu.map_or_else(panicked, |(report, ..)| report));
+        }
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        // Who wants to know calls `stop`.
+        drop(self.end());
+    }
+}
+
+impl fmt::Debug for Vm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vm").field("config", &self.config).field("vcpus", &self.vcpus).finish()
+    }
+}
+
+/// A vCPU that its thread gives back; `None` if it panicked.
+struct Retired {
+    index: usize,
+    vcpu: Option<(VcpuReport, VcpuFd, Box<dyn HaltHandler>)>,
+}
+
+/// Tells that a vCPU's thread leaves its loop, also by a panic.
+struct Leaving {
+    index: usize,
+    vcpus: Arc<Vcpus>,
+    ended: Arc<EventFd>,
+    retired: Sender<Retired>,
+}
+
+impl Leaving {
+    fn with(&mut self, report: VcpuReport, fd: VcpuFd, handler: Box<dyn HaltHandler>) {
+        self.send(Some((report, fd, handler)));
+    }
+
+    fn send(&self, vcpu: Option<(VcpuReport, VcpuFd, Box<dyn HaltHandler>)>) {
+        self.vcpus.set_thread(self.index, None);
+        // Nobody listens only when the VM is gone, and then there is nobody to tell.
+        drop(self.retired.send(Retired { index: self.index, vcpu }));
+        drop(self.ended.write(1));
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.send(None);
+        }
+    }
+}
