@@ -84,6 +84,15 @@ impl Cost {
     }
 }
 
+impl Cost {
+    /// What the policy paid above `factor` times the clairvoyant's cost, in nanoseconds; negative
+    /// if it paid less.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are enough to compare with a bound")]
+    pub fn above(&self, factor: f64) -> f64 {
+        self.cost_ns as f64 - factor * self.clairvoyant_ns as f64
+    }
+}
+
 /// 1 if both are 0, infinite if only the second is.
 #[expect(clippy::cast_precision_loss, reason = "a ratio needs no more than 53 bits")]
 fn ratio(cost: u128, of: u128) -> f64 {

@@ -103,9 +103,8 @@ fn phases(rng: &mut StdRng, count: usize) -> Workload {
     let halts = (0..count)
         .map(|index| distributions[index / length % distributions.len()].draw(rng))
         .collect();
-    let names: Vec<_> = distributions.iter().map(ToString::to_string).collect();
     Workload {
-        name: format!("phases(every={length} {})", names.join(" ")),
+        name: format!("phases(of={} every={length})", distributions.len()),
         class: Class::Phases,
         halts: Halts::Drawn(halts),
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! Replay: silent on what a kernel does, loud on what it does not.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
 
 use std::fmt::Write;
 
@@ -44,7 +44,7 @@ impl Kernel {
             new
         };
         let shrunk = |shrink: u64, start: u64| {
-            let new = if shrink == 0 { 0 } else { old / shrink };
+            let new = old.checked_div(shrink).unwrap_or(0);
             if new < start { 0 } else { new }
         };
         if !valid {

@@ -2,12 +2,15 @@
 //! What can be asked for on the command line, and how failures are told.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use halt_trace::ParamUpdate;
 
 use crate::report::destination::{Destination, StdoutClosed};
+use crate::report::diagnostic;
 use crate::{halt, probe};
 
 /// Measures the vCPU scheduling crates on this host.
@@ -49,8 +52,87 @@ pub struct HaltCommand {
 }
 
 /// What `testbed halt` can do besides the benchmark.
-#[derive(Clone, Copy, Debug, Subcommand)]
-pub enum HaltSubcommand {}
+#[derive(Debug, Subcommand)]
+pub enum HaltSubcommand {
+    /// Compares the kernel's recorded windows with KernelPolicy's; fails if any differs.
+    Replay(ReplayArgs),
+    /// Compares each policy's cost with the clairvoyant's and the best fixed threshold's.
+    Evaluate(EvaluateArgs),
+}
+
+/// Arguments of `testbed halt replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Traces with kvm_halt_poll_ns and kvm_vcpu_wakeup lines; `-` is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Write the results as JSON to FILE, or to standard output if it is `-`.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<Destination>,
+    /// Parameters.
+    #[command(flatten)]
+    pub params: ParamArgs,
+}
+
+/// Arguments of `testbed halt evaluate`.
+#[derive(Debug, Args)]
+pub struct EvaluateArgs {
+    /// Traces with kvm_vcpu_wakeup lines; `-` is standard input.
+    #[arg(required_unless_present = "suite", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Evaluate the synthetic workloads, too.
+    #[arg(long)]
+    pub suite: bool,
+    /// The seed that the synthetic workloads are drawn from.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "suite")]
+    pub seed: u64,
+    /// How many halts each synthetic workload has.
+    #[arg(long, value_name = "N", default_value_t = halt_trace::suite::HALTS, requires = "suite")]
+    pub halts: usize,
+    /// What blocking costs; several may be given, with commas between them.
+    #[arg(
+        long,
+        value_name = "B",
+        value_delimiter = ',',
+        default_values_t = [5_000, 20_000, 50_000],
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub block_cost_ns: Vec<u32>,
+    /// The longest poll of a policy that learns [default: 1 ms, or 32 B if that is more].
+    #[arg(long, value_name = "NS")]
+    pub ceiling_ns: Option<u32>,
+    /// Write the results as JSON to FILE, or to standard output if it is `-`.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<Destination>,
+    /// Parameters.
+    #[command(flatten)]
+    pub params: ParamArgs,
+}
+
+/// The kernel's parameters for a trace; each wins over what the trace says.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ParamArgs {
+    /// The ceiling, instead of the trace's.
+    #[arg(long, value_name = "NS")]
+    pub halt_poll_ns: Option<u32>,
+    /// The growth factor, instead of the trace's.
+    #[arg(long, value_name = "FACTOR")]
+    pub grow: Option<u32>,
+    /// The first step and floor, instead of the trace's.
+    #[arg(long, value_name = "NS")]
+    pub grow_start: Option<u32>,
+    /// The shrink divisor, instead of the trace's.
+    #[arg(long, value_name = "DIVISOR")]
+    pub shrink: Option<u32>,
+}
+
+impl ParamArgs {
+    /// As the trace crate knows them.
+    pub fn update(self) -> ParamUpdate {
+        let Self { halt_poll_ns, grow, grow_start, shrink } = self;
+        ParamUpdate { halt_poll_ns, grow, grow_start, shrink }
+    }
+}
 
 /// Arguments of the benchmark `testbed halt`.
 #[derive(Debug, Args)]
@@ -81,7 +163,6 @@ pub enum Backend {
 }
 
 /// Parses the command line, runs what it asks for and tells how it went.
-#[expect(clippy::print_stderr, reason = "the one place where failures are told")]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args).and_then(validated) {
         Ok(cli) => cli,
@@ -91,7 +172,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("{}", usage_line(&error));
+            diagnostic::error(&usage(&error));
             return ExitCode::from(2);
         }
     };
@@ -99,7 +180,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<StdoutClosed>() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", format!("{error:#}").replace('\n', " "));
+            diagnostic::error(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -109,7 +190,10 @@ fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Probe(args) => probe::run(args),
         Command::Halt(HaltCommand { bench, command: None }) => halt::bench::run(bench),
-        Command::Halt(HaltCommand { command: Some(command), .. }) => match *command {},
+        Command::Halt(HaltCommand { command: Some(command), .. }) => match command {
+            HaltSubcommand::Replay(args) => halt::replay::run(args),
+            HaltSubcommand::Evaluate(args) => halt::evaluate::run(args),
+        },
     }
 }
 
@@ -128,18 +212,19 @@ fn validated(cli: Cli) -> Result<Cli, clap::Error> {
 }
 
 /// A usage error as one line: clap's message without the usage text after it.
-fn usage_line(error: &clap::Error) -> String {
-    let text = error.to_string();
+fn usage(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "error: a subcommand is missing; --help lists them".to_owned();
+        return "a subcommand is missing; --help lists them".to_owned();
     }
+    let text = error.to_string();
     let message: Vec<&str> = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .collect();
-    message.join(" ")
+    let message = message.join(" ");
+    message.strip_prefix("error: ").unwrap_or(&message).to_owned()
 }
 
 /// A positive, finite number of seconds, at most a day.
@@ -155,7 +240,7 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Cli, String> {
-        Cli::try_parse_from(line.split(' ')).and_then(validated).map_err(|error| usage_line(&error))
+        Cli::try_parse_from(line.split(' ')).and_then(validated).map_err(|error| usage(&error))
     }
 
     #[test]
@@ -181,7 +266,7 @@ mod tests {
             ["testbed", "testbed halt --seconds 0", "testbed halt --nope", "testbed probe --json"]
         {
             let message = parse(line).unwrap_err();
-            assert!(message.starts_with("error: "), "{message}");
+            assert!(!message.starts_with("error"), "{message}");
             assert_eq!(message.lines().count(), 1, "{message}");
         }
         assert!(parse("testbed halt --seconds nan").is_err());

@@ -2,3 +2,6 @@
 //! Halts: measured, recorded from the kernel, replayed, evaluated.
 
 pub mod bench;
+pub mod evaluate;
+pub mod replay;
+mod trace_file;

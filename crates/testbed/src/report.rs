@@ -2,5 +2,6 @@
 //! How results leave the testbed.
 
 pub mod destination;
+pub mod diagnostic;
 pub mod json;
 pub mod table;

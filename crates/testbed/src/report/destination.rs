@@ -79,6 +79,15 @@ pub fn print(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
+/// Prints what people read, unless standard output is taken by a report.
+///
+/// # Errors
+///
+/// Those of [`print`].
+pub fn print_unless_taken(by: Option<&Destination>, text: &str) -> anyhow::Result<()> {
+    if by == Some(&Destination::Stdout) { Ok(()) } else { print(text.as_bytes()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

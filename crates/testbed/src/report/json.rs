@@ -15,10 +15,11 @@ use super::destination::Destination;
 pub fn to_string<T: Serialize>(rows: &[T]) -> anyhow::Result<String> {
     let mut text = String::from("[");
     for (index, row) in rows.iter().enumerate() {
-        let row = serde_json::to_value(row).context("a row cannot be written as JSON")?;
+        // Text first: a `Value` would sort the fields.
+        let row = serde_json::to_string(row).context("a row cannot be written as JSON")?;
         ensure!(is_flat(&row), "row {index} is not flat: {row}");
         text.push_str(if index == 0 { "\n  " } else { ",\n  " });
-        text.push_str(&row.to_string());
+        text.push_str(&row);
     }
     text.push_str(if rows.is_empty() { "]\n" } else { "\n]\n" });
     Ok(text)
@@ -36,9 +37,9 @@ pub fn write<T: Serialize>(destination: Option<&Destination>, rows: &[T]) -> any
     }
 }
 
-fn is_flat(row: &Value) -> bool {
-    row.as_object()
-        .is_some_and(|row| row.values().all(|value| !value.is_array() && !value.is_object()))
+fn is_flat(row: &str) -> bool {
+    let fields = serde_json::from_str::<serde_json::Map<String, Value>>(row);
+    fields.is_ok_and(|row| row.values().all(|value| !value.is_array() && !value.is_object()))
 }
 
 #[cfg(test)]
@@ -54,7 +55,9 @@ mod tests {
     #[test]
     fn rows_come_out_as_an_array_with_the_fields_of_the_struct() {
         let text = to_string(&[Row { name: "a", ratio: 1.5 }, Row { name: "b", ratio: f64::NAN }]);
-        let value: Value = serde_json::from_str(&text.unwrap()).unwrap();
+        let text = text.unwrap();
+        assert!(text.contains(r#"{"name":"a","ratio":1.5}"#), "fields in order: {text}");
+        let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             value,
             serde_json::json!([{"name": "a", "ratio": 1.5}, {"name": "b", "ratio": null}])

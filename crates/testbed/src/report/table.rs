@@ -11,13 +11,13 @@ pub struct Table {
 
 impl Table {
     /// A table with these headings.
-    pub fn new<const N: usize>(headings: [&str; N]) -> Self {
-        Self { rows: vec![headings.map(str::to_owned).into()] }
+    pub fn new(headings: impl IntoIterator<Item: Into<String>>) -> Self {
+        Self { rows: vec![headings.into_iter().map(Into::into).collect()] }
     }
 
     /// Adds a row; cells beyond the headings get a column without one.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+    pub fn row(&mut self, cells: impl IntoIterator<Item: Into<String>>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 }
 
@@ -52,8 +52,8 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let mut table = Table::new(["policy", "cost"]);
-        table.row(["always".into(), "1.50".into()]);
-        table.row(["never".into(), "12.25".into()]);
+        table.row(["always", "1.50"]);
+        table.row(["never".to_owned(), "12.25".to_owned()]);
         assert_eq!(table.to_string(), "policy   cost\nalways   1.50\nnever   12.25\n");
     }
 }

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! What goes to standard error: one line each.
+
+/// Tells something the reader of the results should know.
+pub fn note(text: &str) {
+    line("note", text);
+}
+
+/// Tells why the command failed.
+pub fn error(text: &str) {
+    line("error", text);
+}
+
+#[expect(clippy::print_stderr, reason = "the purpose")]
+fn line(kind: &str, text: &str) {
+    eprintln!("{kind}: {}", text.replace('\n', " "));
+}
