@@ -6,6 +6,7 @@
 //! committed under `fuzz/corpus`, and `cargo test -p fuzz-common` replays all that is there.
 #![forbid(unsafe_code)]
 
+pub mod adaptive_policy;
 pub mod halt_driver;
 pub mod kernel_policy;
 pub mod seed;
