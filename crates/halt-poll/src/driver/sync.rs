@@ -21,6 +21,7 @@ pub(crate) use loom::{
 
 /// How a futex wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(loom, expect(dead_code, reason = "neither signals nor time in the model"))]
 pub(crate) enum FutexEnd {
     /// Woken, perhaps without reason.
     Woken,
