@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! The policies that are compared.
 
-use halt_poll::{Fixed, KernelParams, KernelPolicy, Never, Policy};
+use halt_poll::{
+    Adaptive, AdaptiveParams, Fixed, KernelParams, KernelPolicy, Never, Policy, Share,
+};
 
 /// What a policy is told before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,4 +39,17 @@ pub const CONTESTANTS: &[Contestant] = &[
     Contestant { name: "always", build: |_| Box::new(Fixed::new(u32::MAX)) },
     Contestant { name: "fixed", build: |setup| Box::new(Fixed::new(setup.block_cost_ns)) },
     Contestant { name: "kernel", build: |setup| Box::new(KernelPolicy::new(setup.kernel)) },
+    Contestant {
+        name: "adaptive",
+        // The cost model knows CPU time only, so latency counts nothing; the share has no bound.
+        build: |setup| {
+            Box::new(Adaptive::new(AdaptiveParams {
+                block_cost_ns: setup.block_cost_ns,
+                latency_ns: 0,
+                ceiling_ns: setup.ceiling_ns,
+                max_polled_share: Share::ALL,
+                ..AdaptiveParams::default()
+            }))
+        },
+    },
 ];
