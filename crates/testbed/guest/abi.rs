@@ -26,7 +26,8 @@ pub struct BootInfo {
     /// 1: interrupts come from a local interrupt controller that the guest drives and acknowledges
     /// itself; 0: the VMM injects vectors, and nothing is acknowledged.
     pub local_irqchip: u32,
-    /// Period of the guest's own tick in nanoseconds; 0: tickless, or the VMM injects the tick.
+    /// First period of the guest's own tick in nanoseconds; 0: tickless, or the VMM injects the
+    /// tick.
     pub tick_ns: u32,
     /// How many vCPUs the VM has.
     pub vcpus: u32,
@@ -76,10 +77,14 @@ pub const HELLO: &str = "hello from the guest\n";
 pub struct Mailbox {
     /// VMM: number of the newest request; the interrupt follows.
     pub request: AtomicU32,
-    _to_guest: [u32; 15],
+    /// VMM: the period that the guest's own tick shall have, in nanoseconds; 0: none.
+    pub tick_ns: AtomicU32,
+    _to_guest: [u32; 14],
     /// Guest: the request that its interrupt handler saw last.
     pub response: AtomicU32,
-    _to_host: [u32; 15],
+    /// Guest: the [`tick_ns`](Self::tick_ns) that its handler saw last.
+    pub tick_ns_set: AtomicU32,
+    _to_host: [u32; 14],
     /// Guest: a `STAGE_` constant.
     pub stage: AtomicU32,
     _stage: u32,
@@ -98,6 +103,10 @@ pub const STAGE_READY: u32 = 1;
 
 /// Offset of [`Mailbox::request`], for assembly.
 pub const MAILBOX_REQUEST: usize = offset_of!(Mailbox, request);
+/// Offset of [`Mailbox::tick_ns`], for assembly.
+pub const MAILBOX_TICK_NS: usize = offset_of!(Mailbox, tick_ns);
+/// Offset of [`Mailbox::tick_ns_set`], for assembly.
+pub const MAILBOX_TICK_NS_SET: usize = offset_of!(Mailbox, tick_ns_set);
 /// Offset of [`Mailbox::response`], for assembly.
 pub const MAILBOX_RESPONSE: usize = offset_of!(Mailbox, response);
 /// Offset of [`Mailbox::requests`], for assembly.
@@ -115,6 +124,8 @@ const _: () = assert!(size_of::<BootInfo>() == 28);
 pub const VECTOR_TICK: u8 = 0x30;
 /// Vector of a request.
 pub const VECTOR_REQUEST: u8 = 0x31;
+/// Vector of a change of the tick's period, where the guest has a tick of its own.
+pub const VECTOR_SET_TICK: u8 = 0x32;
 
 /// First port of the serial device (an 8250).
 pub const PORT_SERIAL: u16 = 0x3f8;

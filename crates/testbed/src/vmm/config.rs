@@ -106,7 +106,8 @@ impl VmConfig {
         Self { vcpus, ..self }
     }
 
-    /// With a periodic tick on each vCPU; 0: none. The guest's own timer where the kernel has the
+    /// With a periodic tick on each vCPU from the start ([`Vm::set_tick_hz`](super::Vm::set_tick_hz)
+    /// changes it); 0: none. The guest's own timer where the kernel has the
     /// local interrupt controller, else injected by the event loop.
     #[must_use]
     pub fn with_tick_hz(self, tick_hz: u32) -> Self {

@@ -172,6 +172,9 @@ pub enum VcpuError {
     /// An interrupt could not be injected.
     #[error("KVM_INTERRUPT failed")]
     Inject(#[source] io::Error),
+    /// Sleeping in a pause failed.
+    #[error("Cannot sleep on a futex")]
+    Pause(#[source] io::Error),
     /// The halt handler failed.
     #[error("The halt handler failed")]
     Halt(#[source] Box<dyn std::error::Error + Send + Sync>),

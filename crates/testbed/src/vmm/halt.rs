@@ -3,9 +3,8 @@
 
 use std::error::Error;
 
-use vcpu_state::WakeWord;
-
-use super::thread::futex_wait;
+use halt_poll::{Clock, Contention, FutexWait, HaltPoller, Policy};
+use vcpu_state::{WakeSource, WakeWord};
 
 /// Waits for a wake-up, in place of the guest: polls, sleeps, or both. One value serves one vCPU,
 /// on its thread.
@@ -33,13 +32,23 @@ pub struct BlockHalts;
 
 impl HaltHandler for BlockHalts {
     fn halt(&mut self, wake: &WakeWord) -> Result<(), Box<dyn Error + Send + Sync>> {
-        while !wake.take() {
-            if wake.begin_sleep() {
-                let slept = futex_wait(wake.word(), 0);
-                wake.end_sleep();
-                slept?;
-            }
+        let source = FutexWait::new(wake);
+        while !source.take() {
+            source.block(None)?;
         }
+        Ok(())
+    }
+}
+
+impl<P, X, C> HaltHandler for HaltPoller<P, X, C>
+where
+    P: Policy + Send,
+    X: Contention + Send,
+    C: Clock + Send,
+{
+    fn halt(&mut self, wake: &WakeWord) -> Result<(), Box<dyn Error + Send + Sync>> {
+        // Whatever ended it, the loop looks for itself.
+        let _halted = Self::halt(self, &FutexWait::new(wake))?;
         Ok(())
     }
 }

@@ -7,28 +7,31 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use kvm_ioctls::VmFd;
 
-use super::abi::{VECTOR_REQUEST, VECTOR_TICK};
+use super::abi::{VECTOR_REQUEST, VECTOR_SET_TICK, VECTOR_TICK};
 use super::arch;
 use super::error::Error;
 use super::kick::Vcpus;
 
-/// What the guest has handlers for. The later one goes first.
+/// What the guest has handlers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vector {
     /// The periodic tick.
     Tick,
     /// A request in the mailbox.
     Request,
+    /// Another period of the guest's own tick, in the mailbox; only where it has one.
+    SetTick,
 }
 
 impl Vector {
-    const BY_PRIORITY: [Self; 2] = [Self::Request, Self::Tick];
+    const BY_PRIORITY: [Self; 3] = [Self::Request, Self::Tick, Self::SetTick];
 
     /// The number on the guest's side.
     pub const fn number(self) -> u8 {
         match self {
             Self::Tick => VECTOR_TICK,
             Self::Request => VECTOR_REQUEST,
+            Self::SetTick => VECTOR_SET_TICK,
         }
     }
 
@@ -37,7 +40,7 @@ impl Vector {
     }
 }
 
-/// Vectors that wait to be injected into one vCPU: an edge-triggered controller with two lines.
+/// Vectors that wait to be injected into one vCPU: an edge-triggered controller with a few lines.
 #[derive(Debug, Default)]
 pub(super) struct PendingVectors(AtomicU32);
 

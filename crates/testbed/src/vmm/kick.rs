@@ -9,14 +9,14 @@
 use std::cell::Cell;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
 
 use kvm_ioctls::VcpuFd;
 use vcpu_state::{Kick, LoopState, VcpuIndex, VcpuTable};
 use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
 
 use super::error::Error;
-use super::thread::{ThreadId, futex_wake};
+use super::thread::{ThreadId, futex_wait, futex_wake};
 
 thread_local! {
     /// `immediate_exit` of the vCPU that this thread runs.
@@ -75,12 +75,14 @@ pub(super) struct Vcpus {
     threads: Box<[AtomicI32]>,
     /// The VM ends: every loop ends at its next turn.
     ending: AtomicBool,
+    /// 1: every loop pauses at its next turn, and sleeps on this.
+    pausing: AtomicU32,
 }
 
 impl Vcpus {
     pub(super) fn new(table: VcpuTable) -> Self {
         let threads = (0..table.len()).map(|_| AtomicI32::new(0)).collect();
-        Self { table, threads, ending: AtomicBool::new(false) }
+        Self { table, threads, ending: AtomicBool::new(false), pausing: AtomicU32::new(0) }
     }
 
     pub(super) fn index(&self, index: usize) -> Result<VcpuIndex, Error> {
@@ -112,8 +114,7 @@ impl Vcpus {
                     futex_wake(word.word());
                 }
             }
-            // A thread that has ended meanwhile needs no signal.
-            Ok(Kick::InGuest) => drop(self.signal(index)),
+            Ok(Kick::InGuest) => self.signal(index),
             // Pending already or seen before the next entry; the index is of this table.
             _ => {}
         }
@@ -122,16 +123,47 @@ impl Vcpus {
     /// Ends all loops. Safe to call again and again until they have ended.
     pub(super) fn end(&self) {
         self.ending.store(true, Ordering::Release);
+        self.resume();
         for index in self.table.indices() {
             self.request_exit(index);
             // Whoever was told to signal for an earlier request may not have done so yet.
             if self.table.loop_state(index) == Ok(LoopState::InGuest) {
-                drop(self.signal(index));
+                self.signal(index);
             }
         }
     }
 
-    fn signal(&self, index: VcpuIndex) -> io::Result<()> {
-        self.thread(index.get()).map_or(Ok(()), |thread| thread.signal(kick_signal()))
+    /// Has all loops pause at their next turn.
+    pub(super) fn pause(&self) {
+        self.pausing.store(1, Ordering::Release);
+        for index in self.table.indices() {
+            self.request_exit(index);
+        }
+    }
+
+    /// Lets all loops go on.
+    pub(super) fn resume(&self) {
+        self.pausing.store(0, Ordering::Release);
+        futex_wake(&self.pausing);
+    }
+
+    pub(super) fn is_pausing(&self) -> bool {
+        self.pausing.load(Ordering::Acquire) != 0
+    }
+
+    /// Sleeps until the pause is over.
+    pub(super) fn sleep_while_pausing(&self) -> io::Result<()> {
+        while self.is_pausing() {
+            futex_wait(&self.pausing, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Gets the vCPU's thread out of the guest, or keeps it from entering; no more than that.
+    pub(super) fn signal(&self, index: VcpuIndex) {
+        if let Some(thread) = self.thread(index.get()) {
+            // Fails only for a thread that has ended meanwhile.
+            drop(thread.signal(kick_signal()));
+        }
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn futex_wait(word: &AtomicU32, expected: u32) -> io::Result<()> {
     }
 }
 
-/// Wakes whoever sleeps on `word`.
+/// Wakes all who sleep on `word`.
 pub(super) fn futex_wake(word: &AtomicU32) {
     // SAFETY: the word is a live, aligned 32-bit atomic. Waking cannot fail on such a word.
     unsafe {
@@ -109,7 +109,7 @@ pub(super) fn futex_wake(word: &AtomicU32) {
             libc::SYS_futex,
             word.as_ptr(),
             libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-            1,
+            i32::MAX,
         );
     }
 }

@@ -150,10 +150,7 @@ pub(super) fn run(
 impl VcpuLoop<'_> {
     fn run(&mut self, flag: &RunFlag, halts: &mut dyn HaltHandler) -> Result<VcpuEnd, VcpuError> {
         loop {
-            // First forget the request, then look what it was for: one that comes in between is
-            // seen at the entry.
-            self.owner.take_exit_request();
-            if self.context.vcpus.is_ending() {
+            if self.heed_requests()? {
                 return Ok(VcpuEnd::Stopped);
             }
             if let Some(syscall) = seccomp::forbidden() {
@@ -171,6 +168,20 @@ impl VcpuLoop<'_> {
                 Next::End(end) => return Ok(end),
             }
         }
+    }
+
+    /// Does what the VMM wants of this loop: pauses it; says whether it ends.
+    fn heed_requests(&mut self) -> Result<bool, VcpuError> {
+        // First forget the request, then look what it was for: one that comes in between is seen
+        // at the entry or ends the halt.
+        self.owner.take_exit_request();
+        if self.context.vcpus.is_pausing() {
+            self.owner.pause();
+            let slept = self.context.vcpus.sleep_while_pausing();
+            self.owner.resume();
+            slept.map_err(VcpuError::Pause)?;
+        }
+        Ok(self.context.vcpus.is_ending())
     }
 
     /// Injects the next pending vector, or asks for the moment when that is possible.
@@ -266,25 +277,23 @@ impl VcpuLoop<'_> {
     /// Waits until there is an interrupt for the guest, or the VM ends. The guest's halt is over
     /// with the next entry, so that must not come too early.
     fn halt(&mut self, halts: &mut dyn HaltHandler) -> Result<(), VcpuError> {
-        let pending = self.context.interrupts.pending(self.owner.index().get());
+        let context = self.context;
+        let pending = context.interrupts.pending(self.owner.index().get());
         // With interrupts off, none ends this halt.
         let hears = arch::interrupts_enabled(self.fd);
-        self.owner.begin_halt();
-        let result = loop {
-            self.owner.take_exit_request();
-            let woken = hears && pending.is_some_and(|pending| pending.next().is_some());
-            if woken || self.context.vcpus.is_ending() || seccomp::forbidden().is_some() {
-                break Ok(());
+        loop {
+            let ending = self.heed_requests()?;
+            if ending || hears && pending.is_some_and(|pending| pending.next().is_some()) {
+                return Ok(());
             }
-            if let Err(error) = halts.halt(self.owner.wake_word()) {
-                break Err(VcpuError::Halt(error));
+            self.owner.begin_halt();
+            let result = halts.halt(self.owner.wake_word());
+            self.owner.end_halt();
+            // What the handler's failure is due to comes first.
+            if let Some(syscall) = seccomp::forbidden() {
+                return Err(VcpuError::SystemCallForbidden { syscall });
             }
-        };
-        self.owner.end_halt();
-        // What the system call's failure was due to comes first.
-        match seccomp::forbidden() {
-            Some(syscall) => Err(VcpuError::SystemCallForbidden { syscall }),
-            None => result,
+            result.map_err(VcpuError::Halt)?;
         }
     }
 }

@@ -2,7 +2,7 @@
 //! A VM, from its making to its end.
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use kvm_bindings::{KVM_CAP_HALT_POLL, kvm_enable_cap};
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
 use seccompiler::BpfProgram;
-use vcpu_state::{VcpuIndex, VcpuTable};
+use vcpu_state::{LoopState, VcpuIndex, VcpuTable};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::arch;
@@ -19,9 +19,9 @@ use super::config::{HaltMechanism, VmConfig};
 use super::console::{ConsoleOutput, console};
 use super::devices::Devices;
 use super::error::{Error, VcpuError};
-use super::event_loop::{self, Console, Ends, Quit, Ticker};
+use super::event_loop::{self, Console, Ends, Quit, TickRate, Ticker};
 use super::halt::HaltHandler;
-use super::interrupts::Interrupts;
+use super::interrupts::{Interrupts, Vector};
 use super::kick::{self, Vcpus};
 use super::mailbox::SharedMailbox;
 use super::memory::{self, Memory};
@@ -52,6 +52,8 @@ pub struct Vm {
     interrupts: Interrupts,
     context: VcpuContext,
     console: ConsoleOutput,
+    /// The tick that the event loop injects, where it does.
+    tick: Arc<TickRate>,
     threads: Vec<JoinHandle<()>>,
     event_loop: Option<EventLoop>,
     ended: Arc<EventFd>,
@@ -107,6 +109,7 @@ impl Vm {
             HaltMechanism::InKernel => Interrupts::by_kernel(fd.clone(), vcpus.clone()),
             HaltMechanism::UserSpace => Interrupts::by_loop(vcpus.clone()),
         };
+        let tick = Arc::new(TickRate::new(config.tick_hz)?);
         let (input, output) = console()?;
         let context = VcpuContext {
             vcpus: vcpus.clone(),
@@ -121,6 +124,7 @@ impl Vm {
             interrupts,
             context,
             console: output,
+            tick,
             threads: Vec::new(),
             event_loop: None,
             ended: Arc::new(EventFd::new(EFD_NONBLOCK).map_err(Error::system("eventfd"))?),
@@ -164,10 +168,9 @@ impl Vm {
             Box::new(Console(self.console.clone())),
             Box::new(Ends { ended: self.ended.clone(), vcpus: self.vcpus.clone() }),
         ];
-        if self.config.tick_hz != 0 && self.config.halt_mechanism() == HaltMechanism::UserSpace {
-            let ticker =
-                Ticker::new(self.config.tick_hz, self.interrupts.clone(), self.config.vcpus)?;
-            subscribers.push(Box::new(ticker));
+        if self.config.halt_mechanism() == HaltMechanism::UserSpace {
+            let (tick, interrupts) = (self.tick.clone(), self.interrupts.clone());
+            subscribers.push(Box::new(Ticker::new(tick, interrupts, self.config.vcpus)?));
         }
         let thread = thread::Builder::new()
             .name("events".to_owned())
@@ -265,6 +268,58 @@ impl Vm {
         let mut cap = kvm_enable_cap { cap: KVM_CAP_HALT_POLL, ..Default::default() };
         cap.args[0] = ceiling_ns.into();
         self.fd.enable_cap(&cap).map_err(Error::kvm("KVM_CAP_HALT_POLL"))
+    }
+
+    /// Gives each vCPU this many ticks a second; 0: none. Where the guest has a tick of its own,
+    /// waits until it took over the new rate: it has to run, unpaused.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`] if a guest with its own tick does not take over the rate within
+    /// 5 seconds.
+    pub fn set_tick_hz(&self, hz: u32) -> Result<(), Error> {
+        if self.config.halt_mechanism() == HaltMechanism::UserSpace {
+            return self.tick.set(hz);
+        }
+        let tick_ns = 1_000_000_000_u32.checked_div(hz).unwrap_or(0);
+        for index in 0..self.config.vcpus {
+            let mailbox = self.mailbox(index)?;
+            // Something else first, so that the answer is a new one.
+            mailbox.tick_ns_set.store(u32::MAX, Ordering::Relaxed);
+            mailbox.tick_ns.store(tick_ns, Ordering::Release);
+            self.interrupts.raise(index, Vector::SetTick)?;
+            wait_until("the guest to change its tick", || {
+                mailbox.tick_ns_set.load(Ordering::Acquire) == tick_ns
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes all vCPUs out of the guest and keeps them there: from its return on until
+    /// [`resume`](Self::resume) they use no CPU time. Interrupts that are raised meanwhile wait. To
+    /// be quite idle, stop the tick first ([`set_tick_hz`](Self::set_tick_hz)).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`] if a vCPU is not out within 5 seconds, or has ended.
+    pub fn pause(&self) -> Result<(), Error> {
+        self.vcpus.pause();
+        for index in self.vcpus.table.indices() {
+            wait_until("the vCPUs to pause", || {
+                let state = self.vcpus.table.loop_state(index);
+                if state == Ok(LoopState::InGuest) {
+                    // Whoever was told to signal for an earlier request may not have done so yet.
+                    self.vcpus.signal(index);
+                }
+                state == Ok(LoopState::Paused)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Lets all vCPUs go on where they were.
+    pub fn resume(&self) {
+        self.vcpus.resume();
     }
 
     /// What the guest has printed so far, the latest 64 KiB.
@@ -369,6 +424,17 @@ impl Vm {
             *slot = Some(retired.vcpu.map_or_else(panicked, |(report, ..)| report));
         }
     }
+}
+
+fn wait_until(what: &'static str, done: impl Fn() -> bool) -> Result<(), Error> {
+    let begin = Instant::now();
+    while !done() {
+        if begin.elapsed() > STOP_LIMIT {
+            return Err(Error::TimedOut { what, after: STOP_LIMIT });
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
 }
 
 impl Drop for Vm {

@@ -196,3 +196,57 @@ fn halts_are_counted_and_the_handler_gets_each() {
     assert_eq!(asked, [0, 1]);
     assert!(report.vcpus[1].halts > report.vcpus[0].halts, "{report:?}");
 }
+
+#[test]
+fn the_tick_can_be_changed_at_run_time() {
+    if !usable("the_tick_can_be_changed_at_run_time") {
+        return;
+    }
+    for irqchip in IRQCHIPS {
+        let vm = running(VmConfig::new(Program::Idle, irqchip).with_vcpus(2));
+        let mailbox = vm.mailbox(1).unwrap();
+        let ticks = || mailbox.ticks.load(Ordering::Acquire);
+        assert_eq!(ticks(), 0);
+        for _ in 0..3 {
+            vm.set_tick_hz(500).unwrap();
+            let before = ticks();
+            until("ticking", &mailbox, || ticks() > before + 3);
+            vm.set_tick_hz(0).unwrap();
+            // One may be on its way.
+            std::thread::sleep(Duration::from_millis(20));
+            let before = ticks();
+            std::thread::sleep(Duration::from_millis(30));
+            assert_eq!(ticks(), before, "{irqchip:?}");
+        }
+        vm.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_paused_vcpu_uses_no_cpu_and_forgets_no_interrupt() {
+    if !usable("a_paused_vcpu_uses_no_cpu_and_forgets_no_interrupt") {
+        return;
+    }
+    for irqchip in IRQCHIPS {
+        let vm = running(VmConfig::new(Program::Idle, irqchip).with_vcpus(2));
+        let (mailbox, interrupts) = (vm.mailbox(0).unwrap(), vm.interrupts());
+        for round in 1..=50 {
+            // Half of the pauses meet a vCPU that is not idle.
+            if round % 2 == 0 {
+                mailbox.post(1000 + round);
+                interrupts.raise(0, Vector::Request).unwrap();
+            }
+            vm.pause().unwrap();
+            let before = vm.cpu_time(0).unwrap();
+            mailbox.post(round);
+            interrupts.raise(0, Vector::Request).unwrap();
+            std::thread::sleep(Duration::from_millis(2));
+            assert_ne!(mailbox.answered(), round);
+            assert_eq!(vm.cpu_time(0).unwrap(), before, "{irqchip:?}");
+            vm.resume();
+            until("an answer after the pause", &mailbox, || mailbox.answered() == round);
+        }
+        vm.pause().unwrap();
+        vm.stop().unwrap();
+    }
+}

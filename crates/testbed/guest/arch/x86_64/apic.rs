@@ -27,7 +27,7 @@ pub fn enable() {
     write_msr(MSR_SPURIOUS, ENABLED | u64::from(VECTOR_SPURIOUS));
 }
 
-/// Starts a periodic tick.
+/// Starts a periodic tick, or makes it possible to start it later if `period_ns` is 0.
 pub fn start_timer(period_ns: u32) {
     write_msr(MSR_DIVIDE, DIVIDE_BY_1);
     write_msr(MSR_TIMER, PERIODIC | u64::from(VECTOR_TICK));

@@ -19,6 +19,8 @@ unsafe extern "C" {
     pub fn tick_injected();
     /// Counts a tick; the local APIC delivered it.
     pub fn tick_local();
+    /// Gives the tick another period; the local APIC delivered it.
+    pub fn set_tick_local();
     /// A spurious interrupt of the local APIC: nothing to do, nothing to acknowledge.
     pub fn spurious();
 }
@@ -80,6 +82,22 @@ global_asm!(
     "  pop rcx",
     "  pop rax",
     "  iretq",
+    // IA32_X2APIC_INIT_COUNT, in nanoseconds (see apic.rs).
+    ".balign 16",
+    "set_tick_local:",
+    "  push rax",
+    "  push rcx",
+    "  push rdx",
+    "  mov eax, gs:[{tick_ns}]",
+    "  mov gs:[{tick_ns_set}], eax",
+    "  mov ecx, 0x838",
+    "  xor edx, edx",
+    "  wrmsr",
+    "  end_of_interrupt",
+    "  pop rdx",
+    "  pop rcx",
+    "  pop rax",
+    "  iretq",
     ".balign 16",
     "spurious:",
     "  iretq",
@@ -87,6 +105,8 @@ global_asm!(
     response = const abi::MAILBOX_RESPONSE,
     requests = const abi::MAILBOX_REQUESTS,
     ticks = const abi::MAILBOX_TICKS,
+    tick_ns = const abi::MAILBOX_TICK_NS,
+    tick_ns_set = const abi::MAILBOX_TICK_NS_SET,
 );
 
 // An exception is the end: no register is saved. The vectors in the mask push an error code of

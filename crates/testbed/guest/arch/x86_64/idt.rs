@@ -3,7 +3,7 @@
 //! that none waits for another.
 
 use super::entry;
-use crate::abi::{self, VECTOR_REQUEST, VECTOR_TICK};
+use crate::abi::{self, VECTOR_REQUEST, VECTOR_SET_TICK, VECTOR_TICK};
 use crate::console;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +34,7 @@ pub fn load(local_irqchip: bool) {
     };
     set_gate(VECTOR_REQUEST.into(), request as *const () as u64);
     set_gate(VECTOR_TICK.into(), tick as *const () as u64);
+    set_gate(VECTOR_SET_TICK.into(), entry::set_tick_local as *const () as u64);
     set_gate(super::apic::VECTOR_SPURIOUS.into(), entry::spurious as *const () as u64);
 
     let pointer =

@@ -20,9 +20,7 @@ pub fn init(boot: &BootInfo) {
     idt::load(boot.local_irqchip != 0);
     if boot.local_irqchip != 0 {
         apic::enable();
-        if boot.tick_ns != 0 {
-            apic::start_timer(boot.tick_ns);
-        }
+        apic::start_timer(boot.tick_ns);
     }
 }
 
