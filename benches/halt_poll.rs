@@ -1,6 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! Costs of `halt-poll`'s hot paths.
 
-use criterion::Criterion;
+use std::cell::Cell;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) fn benches(_criterion: &mut Criterion) {}
+use criterion::Criterion;
+use halt_poll::{
+    Adaptive, AdaptiveParams, Clock, Fixed, FutexWait, HaltPoller, KernelParams, KernelPolicy,
+    Monotonic, Never, wake,
+};
+use vcpu_state::{BlockEnd, WakeSource, WakeWord};
+
+pub(crate) fn benches(criterion: &mut Criterion) {
+    driver(criterion);
+}
+
+/// The driver: what a halt costs besides waiting.
+fn driver(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("halt-poll/driver");
+    let word = WakeWord::new();
+    let source = FutexWait::new(&word);
+
+    group.bench_function("clock", |bencher| bencher.iter(|| Monotonic.now_ns()));
+
+    // The kick is part of both: a halt needs one, and a kick is cleared by a halt.
+    group.bench_function("kick of a running vCPU, and take", |bencher| {
+        bencher.iter(|| {
+            let kick = wake(black_box(&word));
+            (kick, source.take())
+        });
+    });
+    group.bench_function("kick of a running vCPU, coalesced", |bencher| {
+        bencher.iter(|| wake(black_box(&word)));
+        source.take();
+    });
+
+    let mut poller = HaltPoller::new(Fixed::new(10_000));
+    group.bench_function("halt, already woken (Fixed), and its kick", |bencher| {
+        bencher.iter(|| {
+            let _ = wake(&word);
+            poller.halt(black_box(&source))
+        });
+    });
+    let mut poller = HaltPoller::new(KernelPolicy::new(KernelParams::default()));
+    group.bench_function("halt, already woken (KernelPolicy), and its kick", |bencher| {
+        bencher.iter(|| {
+            let _ = wake(&word);
+            poller.halt(black_box(&source))
+        });
+    });
+    let mut poller = HaltPoller::new(Adaptive::new(AdaptiveParams::default()));
+    group.bench_function("halt, already woken (Adaptive), and its kick", |bencher| {
+        bencher.iter(|| {
+            let _ = wake(&word);
+            poller.halt(black_box(&source))
+        });
+    });
+
+    // A wake-up after 64 looks: the rest is the fast path.
+    let quiet = Quiet { word: WakeWord::new(), looks: Cell::new(0) };
+    let mut poller = HaltPoller::new(Fixed::new(1_000_000));
+    group.bench_function("64 poll iterations", |bencher| {
+        bencher.iter(|| {
+            quiet.looks.set(0);
+            poller.halt(black_box(&quiet))
+        });
+    });
+
+    group.sample_size(10);
+    group.bench_function("futex ping-pong, a round trip of two sleepers", |bencher| {
+        let (ping, pong, stop) = (WakeWord::new(), WakeWord::new(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut poller = HaltPoller::new(Never);
+                while !stop.load(Ordering::Acquire) {
+                    let _ = poller.halt(&FutexWait::new(&ping));
+                    let _ = wake(&pong);
+                }
+            });
+            let mut poller = HaltPoller::new(Never);
+            bencher.iter(|| {
+                let _ = wake(&ping);
+                poller.halt(&FutexWait::new(&pong))
+            });
+            stop.store(true, Ordering::Release);
+            let _ = wake(&ping);
+        });
+    });
+    group.finish();
+}
+
+/// A wake word that is found kicked at the 64th look.
+struct Quiet {
+    word: WakeWord,
+    looks: Cell<u32>,
+}
+
+impl WakeSource for Quiet {
+    type Error = std::io::Error;
+
+    fn is_pending(&self) -> bool {
+        self.looks.set(self.looks.get() + 1);
+        self.word.is_kicked() || self.looks.get() > 64
+    }
+
+    fn take(&self) -> bool {
+        true
+    }
+
+    fn block(&self, _timeout_ns: Option<u64>) -> std::io::Result<BlockEnd> {
+        Ok(BlockEnd::NotSlept)
+    }
+}
