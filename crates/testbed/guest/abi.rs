@@ -49,7 +49,7 @@ pub const PROGRAM_IDLE: u32 = 0;
 pub const PROGRAM_HELLO: u32 = 1;
 /// Increments [`Mailbox::count`] for ever.
 pub const PROGRAM_COUNT: u32 = 2;
-/// Writes to [`PORT_DOORBELL`] for ever.
+/// Writes to [`PORT_DOORBELL`] for ever, and increments [`Mailbox::count`] each time.
 pub const PROGRAM_DOORBELL: u32 = 3;
 /// Makes one hypercall that changes nothing and ends with status 0.
 pub const PROGRAM_HYPERCALL: u32 = 4;
@@ -92,7 +92,7 @@ pub struct Mailbox {
     pub requests: AtomicU64,
     /// Guest: tick interrupts handled.
     pub ticks: AtomicU64,
-    /// Guest: [`PROGRAM_COUNT`]'s counter.
+    /// Guest: counter of [`PROGRAM_COUNT`] and [`PROGRAM_DOORBELL`].
     pub count: AtomicU64,
 }
 

@@ -13,7 +13,7 @@ pub fn run(boot: &BootInfo, mailbox: &Mailbox) -> ! {
             arch::exit(abi::STATUS_OK)
         }
         abi::PROGRAM_COUNT => arch::count(mailbox),
-        abi::PROGRAM_DOORBELL => arch::ring_doorbell(),
+        abi::PROGRAM_DOORBELL => arch::ring_doorbell(mailbox),
         abi::PROGRAM_HYPERCALL => {
             arch::hypercall();
             arch::exit(abi::STATUS_OK)

@@ -9,6 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use halt_trace::ParamUpdate;
 
+use crate::probe::Trial;
 use crate::report::destination::{Destination, StdoutClosed};
 use crate::report::diagnostic;
 use crate::{halt, probe};
@@ -37,6 +38,9 @@ pub struct ProbeArgs {
     /// Write the findings as JSON to FILE, or to standard output if it is `-`.
     #[arg(long, value_name = "FILE")]
     pub json: Option<Destination>,
+    /// What a child process of the probe does: one thing that may hang.
+    #[arg(long, hide = true, value_enum, conflicts_with = "json")]
+    pub trial: Option<Trial>,
 }
 
 /// `testbed halt`: the benchmark, or one of its subcommands.

@@ -12,7 +12,7 @@ use crate::abi::{self, BootInfo};
 
 pub use instructions::{
     compare_exchange_16_bytes, count, fault_beyond_handling, halt_for_ever, hypercall, idle,
-    undefined_instruction,
+    ring_doorbell, undefined_instruction,
 };
 
 /// Makes this vCPU ready for interrupts, which stay off.
@@ -34,13 +34,6 @@ pub fn exit(status: u32) -> ! {
 /// exit.
 pub fn write_serial(byte: u8) {
     port::write_u8(abi::PORT_SERIAL, byte);
-}
-
-/// Leaves the guest again and again, with as little between as possible.
-pub fn ring_doorbell() -> ! {
-    loop {
-        port::write_u8(abi::PORT_DOORBELL, 0);
-    }
 }
 
 /// Writes where no device is.
