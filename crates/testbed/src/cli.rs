@@ -58,10 +58,30 @@ pub struct HaltCommand {
 /// What `testbed halt` can do besides the benchmark.
 #[derive(Debug, Subcommand)]
 pub enum HaltSubcommand {
+    /// Records the live kernel's halts, those of the testbed's own guest unless told otherwise.
+    Record(RecordArgs),
     /// Compares the kernel's recorded windows with KernelPolicy's; fails if any differs.
     Replay(ReplayArgs),
     /// Compares each policy's cost with the clairvoyant's and the best fixed threshold's.
     Evaluate(EvaluateArgs),
+}
+
+/// Arguments of `testbed halt record`.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// Where the trace goes; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub out: Destination,
+    /// How long to record, in seconds; SIGINT ends it earlier.
+    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// The VM's own ceiling: of our guest, which is given it; with --pid what its VMM gave it by
+    /// KVM_CAP_HALT_POLL, as the kernel does not tell [default: the host's].
+    #[arg(long, value_name = "NS")]
+    pub ceiling_ns: Option<u32>,
+    /// Record the VMs of these processes and run no guest.
+    #[arg(long, value_name = "PID", num_args = 1..)]
+    pub pid: Vec<u32>,
 }
 
 /// Arguments of `testbed halt replay`.
@@ -195,6 +215,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Probe(args) => probe::run(args),
         Command::Halt(HaltCommand { bench, command: None }) => halt::bench::run(bench),
         Command::Halt(HaltCommand { command: Some(command), .. }) => match command {
+            HaltSubcommand::Record(args) => halt::record::run(args),
             HaltSubcommand::Replay(args) => halt::replay::run(args),
             HaltSubcommand::Evaluate(args) => halt::evaluate::run(args),
         },

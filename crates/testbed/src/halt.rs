@@ -3,5 +3,6 @@
 
 pub mod bench;
 pub mod evaluate;
+pub mod record;
 pub mod replay;
 mod trace_file;

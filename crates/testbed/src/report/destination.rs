@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! Where a report goes: a file, or standard output.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -52,6 +52,23 @@ impl Destination {
         Ok(())
     }
 
+    /// Opens it for a report that is written as it comes; a file is emptied at once.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened for writing.
+    pub fn stream(&self) -> anyhow::Result<Stream> {
+        let (name, to): (_, Box<dyn Write>) = match self {
+            Self::Stdout => ("standard output".to_owned(), Box::new(std::io::stdout())),
+            Self::File(path) => {
+                let name = path.display().to_string();
+                let file = File::create(path).with_context(|| format!("cannot write {name}"))?;
+                (name, Box::new(file))
+            }
+        };
+        Ok(Stream { name, to: BufWriter::new(to) })
+    }
+
     /// Writes the whole report.
     ///
     /// # Errors
@@ -62,6 +79,47 @@ impl Destination {
             Self::Stdout => print(bytes),
             Self::File(path) => std::fs::write(path, bytes)
                 .with_context(|| format!("cannot write {}", path.display())),
+        }
+    }
+}
+
+/// A report that is written as it comes.
+pub struct Stream {
+    name: String,
+    to: BufWriter<Box<dyn Write>>,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// Writes the next bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Destination::write`].
+    pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        let result = self.to.write_all(bytes);
+        self.told(result)
+    }
+
+    /// Writes what is still buffered.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Destination::write`].
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        let result = self.to.flush();
+        self.told(result)
+    }
+
+    fn told(&self, result: std::io::Result<()>) -> anyhow::Result<()> {
+        match result {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(StdoutClosed.into()),
+            other => other.with_context(|| format!("cannot write {}", self.name)),
         }
     }
 }
