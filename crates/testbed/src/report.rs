@@ -3,5 +3,8 @@
 
 pub mod destination;
 pub mod diagnostic;
+pub mod html;
 pub mod json;
+pub mod plot;
+pub mod progress;
 pub mod table;

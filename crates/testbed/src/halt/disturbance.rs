@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! Whether somebody else used our CPUs while we measured.
+//!
+//! Two witnesses: the scheduler's record of how long our threads were runnable without a CPU,
+//! exact to the nanosecond; and what /proc/stat says the CPUs did less what our own threads used,
+//! in ticks of 10 ms, for disturbances that share the CPU without taking it from us (a hypervisor
+//! below us, interrupts).
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::usage::{Thread, Usage, process_cpu};
+
+/// A delay of our threads above this share of the time disturbs.
+const DELAYED_SHARE: f64 = 0.02;
+/// Foreign use above this share of the time ...
+const FOREIGN_SHARE: f64 = 0.10;
+/// ... and this many ticks disturbs.
+const FOREIGN_TICKS: u32 = 2;
+/// Unit of /proc/stat: USER_HZ is 100 on all architectures that KVM runs on but one (alpha has
+/// 1024, and no KVM).
+const TICK: Duration = Duration::from_millis(10);
+
+/// What the CPUs did for others within some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Disturbance {
+    time: Duration,
+    delayed: Duration,
+    foreign: Duration,
+}
+
+/// Looks at the CPUs from its making to its end.
+#[derive(Debug)]
+pub struct Watch<'a> {
+    cpus: &'a [usize],
+    began: Instant,
+    client: Usage,
+    busy: Duration,
+    ours: Duration,
+}
+
+impl<'a> Watch<'a> {
+    /// Begins to watch `cpus`, on which all threads of this process are.
+    ///
+    /// # Errors
+    ///
+    /// /proc is not what it should be.
+    pub fn begin(cpus: &'a [usize]) -> anyhow::Result<Self> {
+        Ok(Self {
+            cpus,
+            client: Thread::current().usage()?,
+            busy: busy(cpus)?,
+            ours: process_cpu()?,
+            began: Instant::now(),
+        })
+    }
+
+    /// Ends it, in the same thread. `vcpu` is what the vCPU's thread used meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// /proc is not what it should be.
+    pub fn end(self, vcpu: Usage) -> anyhow::Result<Disturbance> {
+        let time = self.began.elapsed();
+        let ours = process_cpu()?.saturating_sub(self.ours);
+        let busy = busy(self.cpus)?.saturating_sub(self.busy);
+        let client = Thread::current().usage()?.delayed.saturating_sub(self.client.delayed);
+        Ok(Disturbance { time, delayed: vcpu.delayed + client, foreign: busy.saturating_sub(ours) })
+    }
+}
+
+impl Disturbance {
+    /// Whether figures measured in this time are not to be trusted.
+    pub fn matters(&self) -> bool {
+        self.delayed > self.time.mul_f64(DELAYED_SHARE)
+            || self.foreign > self.time.mul_f64(FOREIGN_SHARE) + TICK * FOREIGN_TICKS
+    }
+
+    /// For choosing the least disturbed of several tries.
+    pub fn weight(&self) -> f64 {
+        (self.delayed + self.foreign).as_secs_f64() / self.time.as_secs_f64().max(1e-9)
+    }
+}
+
+impl fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "within {:.0?} others used our CPUs for {:.0?}, our threads waited {:.1?} for one",
+            self.time, self.foreign, self.delayed
+        )
+    }
+}
+
+fn busy(cpus: &[usize]) -> anyhow::Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    busy_in(&stat, cpus).context("/proc/stat has no line of a CPU that we may use")
+}
+
+/// Time that `cpus` were not idle, by a text like /proc/stat's.
+fn busy_in(stat: &str, cpus: &[usize]) -> Option<Duration> {
+    let ticks = |cpu: &usize| -> Option<u32> {
+        let name = format!("cpu{cpu}");
+        let line = stat.lines().find(|line| line.split(' ').next() == Some(name.as_str()))?;
+        // user nice system idle iowait irq softirq steal; guest time is in user already.
+        let fields = line.split_whitespace().skip(1).take(8).enumerate();
+        fields
+            .filter(|(field, _)| !matches!(field, 3 | 4))
+            .map(|(_, ticks)| ticks.parse::<u32>().ok())
+            .sum()
+    };
+    cpus.iter().map(ticks).sum::<Option<u32>>().map(|ticks| TICK * ticks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "cpu  9 9 9 9 9 9 9 9 9 9\n\
+                        cpu0 10 1 20 1000 100 2 3 4 5 0\n\
+                        cpu1 1 1 1 1 1 1 1 1 1 1\n\
+                        cpu10 50 0 0 7 7 0 0 0 0 0\n\
+                        intr 1 2 3\n";
+
+    #[test]
+    fn busy_is_everything_but_idle_of_the_cpus_asked_for() {
+        assert_eq!(busy_in(STAT, &[0]), Some(TICK * 40));
+        assert_eq!(busy_in(STAT, &[1, 10]), Some(TICK * 56));
+        assert_eq!(busy_in(STAT, &[2]), None);
+        assert_eq!(busy_in("cpu0 1 2 x 4 5 6 7 8\n", &[0]), None);
+        assert_eq!(busy_in("", &[]), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_delay_disturbs_and_so_does_foreign_use() {
+        let ms = Duration::from_millis;
+        let matters = |delayed, foreign| {
+            Disturbance { time: ms(200), delayed: ms(delayed), foreign: ms(foreign) }.matters()
+        };
+        assert!(!matters(3, 0) && matters(5, 0));
+        assert!(!matters(0, 30) && matters(0, 50));
+    }
+
+    #[test]
+    fn a_thread_that_competes_is_noticed() {
+        // The vCPU's part is played by this thread, and the foreign one by a thread of ours on the
+        // same CPU: the delay shows it, although the process's own use hides it from /proc/stat.
+        std::thread::spawn(|| {
+            let cpu = *super::super::usage::allowed_cpus().unwrap().last().unwrap();
+            super::super::usage::pin(cpu).unwrap();
+            let stop = std::sync::atomic::AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| while !stop.load(std::sync::atomic::Ordering::Relaxed) {});
+                let cpus = [cpu];
+                let watch = Watch::begin(&cpus).unwrap();
+                let end = Instant::now() + Duration::from_millis(100);
+                while Instant::now() < end {}
+                let disturbance = watch.end(Usage::default()).unwrap();
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                assert!(disturbance.matters(), "{disturbance}");
+            });
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
+//! The policies of the user-space rows, made for this host.
+
+use std::path::Path;
+
+use anyhow::Context;
+use halt_poll::{
+    Adaptive, AdaptiveParams, BlockCost, ClockGap, Contention, Fixed, Halt, HaltPoller,
+    KernelParams, KernelPolicy, Never, Policy,
+};
+
+use super::rows::{ALWAYS_NS, RowPolicy};
+
+/// Where the kvm module shows its parameters.
+const MODULE: &str = "/sys/module/kvm/parameters";
+
+/// What policies need to know of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostParams {
+    /// The kvm module's parameters, or the default ones without it.
+    pub kernel: KernelParams,
+    /// What the adaptive policy is told. Its effective blocking cost is the fixed row's window.
+    pub adaptive: AdaptiveParams,
+}
+
+impl HostParams {
+    /// With the blocking cost as calibrated, and the library's defaults for what is a matter of
+    /// taste: the weight of latency, no bound on the polled share. The ceiling is the kvm
+    /// module's, but at least twice the blocking cost: polling longer never pays.
+    pub fn new(cost: BlockCost, kernel: KernelParams) -> Self {
+        let adaptive = AdaptiveParams {
+            block_cost_ns: cost.cpu_ns,
+            latency_ns: cost.latency_ns,
+            ..AdaptiveParams::default()
+        };
+        let twice = adaptive.effective_block_cost_ns().saturating_mul(2);
+        let ceiling_ns = adaptive.ceiling_ns.max(twice);
+        Self { kernel, adaptive: AdaptiveParams { ceiling_ns, ..adaptive } }
+    }
+}
+
+/// The kvm module's halt-polling parameters; `None` when there is no such module.
+///
+/// # Errors
+///
+/// A parameter is there and cannot be understood.
+pub fn module_params() -> anyhow::Result<Option<KernelParams>> {
+    params_in(Path::new(MODULE))
+}
+
+fn params_in(folder: &Path) -> anyhow::Result<Option<KernelParams>> {
+    let read = |name: &str| -> anyhow::Result<Option<u32>> {
+        let path = folder.join(name);
+        let Ok(text) = std::fs::read_to_string(&path) else { return Ok(None) };
+        let text = text.trim();
+        let number =
+            text.parse().with_context(|| format!("{} is `{text}`, no number", path.display()))?;
+        Ok(Some(number))
+    };
+    Ok(
+        match (
+            read("halt_poll_ns")?,
+            read("halt_poll_ns_grow")?,
+            read("halt_poll_ns_grow_start")?,
+            read("halt_poll_ns_shrink")?,
+        ) {
+            (Some(halt_poll_ns), Some(grow), Some(grow_start), Some(shrink)) => {
+                Some(KernelParams { halt_poll_ns, grow, grow_start, shrink })
+            }
+            _ => None,
+        },
+    )
+}
+
+/// One of the policies of the table.
+#[derive(Clone, Debug)]
+pub enum TablePolicy {
+    /// [`RowPolicy::Never`].
+    Never(Never),
+    /// [`RowPolicy::Always`] and [`RowPolicy::Fixed`].
+    Fixed(Fixed),
+    /// [`RowPolicy::Kernel`].
+    Kernel(KernelPolicy<KernelParams>),
+    /// [`RowPolicy::Adaptive`].
+    Adaptive(Box<Adaptive<AdaptiveParams>>),
+}
+
+impl TablePolicy {
+    /// The policy of a row, for one vCPU.
+    pub fn new(policy: RowPolicy, host: &HostParams) -> Self {
+        match policy {
+            RowPolicy::Never => Self::Never(Never),
+            RowPolicy::Always => Self::Fixed(Fixed::new(ALWAYS_NS)),
+            RowPolicy::Fixed => Self::Fixed(Fixed::new(host.adaptive.effective_block_cost_ns())),
+            RowPolicy::Kernel => Self::Kernel(KernelPolicy::new(host.kernel)),
+            RowPolicy::Adaptive => Self::Adaptive(Box::new(Adaptive::new(host.adaptive))),
+        }
+    }
+}
+
+impl Policy for TablePolicy {
+    fn window(&mut self, now_ns: u64) -> u32 {
+        match self {
+            Self::Never(policy) => policy.window(now_ns),
+            Self::Fixed(policy) => policy.window(now_ns),
+            Self::Kernel(policy) => policy.window(now_ns),
+            Self::Adaptive(policy) => policy.window(now_ns),
+        }
+    }
+
+    fn record(&mut self, halt: &Halt) {
+        match self {
+            Self::Never(policy) => policy.record(halt),
+            Self::Fixed(policy) => policy.record(halt),
+            Self::Kernel(policy) => policy.record(halt),
+            Self::Adaptive(policy) => policy.record(halt),
+        }
+    }
+}
+
+/// When a row stops polling early: as the driver does by default, but always polls on whatever
+/// happens, or it would not be always.
+#[derive(Clone, Copy, Debug)]
+pub struct TableContention(Option<ClockGap>);
+
+impl Contention for TableContention {
+    #[inline]
+    fn begin(&mut self, now_ns: u64, longest_step_ns: u32) {
+        if let Some(gap) = &mut self.0 {
+            gap.begin(now_ns, longest_step_ns);
+        }
+    }
+
+    #[inline]
+    fn wants_cpu(&mut self, now_ns: u64) -> bool {
+        self.0.as_mut().is_some_and(|gap| gap.wants_cpu(now_ns))
+    }
+}
+
+/// The driver of a row.
+pub type Poller = HaltPoller<TablePolicy, TableContention>;
+
+/// The driver of a row, for one vCPU.
+pub fn poller(policy: RowPolicy, host: &HostParams) -> Poller {
+    let contention = TableContention((policy != RowPolicy::Always).then(ClockGap::default));
+    HaltPoller::new(TablePolicy::new(policy, host)).with_contention(contention)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl HostParams {
+        /// A host where blocking costs 9 us.
+        pub(crate) fn sample() -> Self {
+            let adaptive =
+                AdaptiveParams { block_cost_ns: 9_000, latency_ns: 0, ..AdaptiveParams::default() };
+            Self { kernel: KernelParams::default(), adaptive }
+        }
+    }
+
+    fn host() -> HostParams {
+        HostParams::sample()
+    }
+
+    #[test]
+    fn only_always_polls_on_when_somebody_wants_the_cpu() {
+        for policy in [RowPolicy::Always, RowPolicy::Fixed, RowPolicy::Adaptive] {
+            let mut contention =
+                TableContention((policy != RowPolicy::Always).then(ClockGap::default));
+            contention.begin(0, 0);
+            assert_eq!(contention.wants_cpu(1_000_000_000), policy != RowPolicy::Always);
+        }
+    }
+
+    #[test]
+    fn windows_are_those_of_the_row() {
+        let window = |policy| TablePolicy::new(policy, &host()).window(0);
+        assert_eq!(window(RowPolicy::Never), 0);
+        assert_eq!(window(RowPolicy::Always), ALWAYS_NS);
+        assert_eq!(window(RowPolicy::Fixed), 9_000);
+        assert_eq!(window(RowPolicy::Kernel), 0);
+        assert!(window(RowPolicy::Adaptive) <= host().adaptive.ceiling_ns);
+    }
+
+    #[test]
+    fn kernel_and_adaptive_learn_from_halts() {
+        let mut kernel = TablePolicy::new(RowPolicy::Kernel, &host());
+        kernel.record(&Halt::slept(0, 0, 0, 20_000));
+        assert_eq!(kernel.window(0), KernelParams::default().grow_start);
+    }
+
+    #[test]
+    fn module_parameters_are_all_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        };
+        assert_eq!(params_in(folder.path()).unwrap(), None);
+        write("halt_poll_ns", "50000\n");
+        write("halt_poll_ns_grow", "3\n");
+        write("halt_poll_ns_shrink", "0\n");
+        assert_eq!(params_in(folder.path()).unwrap(), None);
+        write("halt_poll_ns_grow_start", "11000\n");
+        let params = KernelParams { halt_poll_ns: 50_000, grow: 3, grow_start: 11_000, shrink: 0 };
+        assert_eq!(params_in(folder.path()).unwrap(), Some(params));
+        write("halt_poll_ns_grow", "many\n");
+        let error = params_in(folder.path()).unwrap_err();
+        assert!(format!("{error:#}").contains("halt_poll_ns_grow is `many`"), "{error:#}");
+    }
+}
