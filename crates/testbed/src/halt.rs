@@ -8,6 +8,7 @@ pub mod disturbance;
 pub mod evaluate;
 pub mod figures;
 pub mod host;
+pub mod kvm;
 pub mod measure;
 pub mod plan;
 pub mod policies;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! Policies and mechanisms side by side in one run.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use halt_poll::calibrate;
 
 use super::comparison::Comparison;
 use super::figures::{HaltRow, RunFacts, Series};
 use super::host;
+use super::kvm::{self, KvmVcpu};
 use super::measure::{Outcome, Placement, measure};
 use super::plan::{Plan, WANTED_REPEATS};
 use super::policies::{HostParams, module_params, poller};
@@ -17,6 +18,7 @@ use super::usage::{allowed_cpus, pin};
 use super::vcpu::BenchVcpu;
 use crate::cli::{self, HaltArgs};
 use crate::report::destination::{self, Destination};
+use crate::report::diagnostic;
 use crate::report::html::{self, Page};
 use crate::report::json;
 use crate::report::progress::Progress;
@@ -60,7 +62,7 @@ pub fn run(args: &HaltArgs) -> anyhow::Result<()> {
     let host = HostParams::new(cost, module.unwrap_or_default());
     // From here on: timers' threads inherit it.
     pin(placement.client)?;
-    let mut vcpus = vcpus(backend, &rows, &placement, &host)?;
+    let mut vcpus = vcpus(backend, &rows, &placement, &host);
     let outcome = measure(&plan, &rows, &mut vcpus, &placement, &progress)?;
     drop(vcpus);
     progress.finish();
@@ -83,16 +85,15 @@ pub fn run(args: &HaltArgs) -> anyhow::Result<()> {
 
 /// The back end to use, and what to say about the choice.
 fn choose(asked: cli::Backend) -> anyhow::Result<(Backend, Option<String>)> {
-    match asked {
-        cli::Backend::Threads => Ok((
-            Backend::Threads,
-            Some("Threads play the vCPUs, as asked for: these figures say nothing of KVM.".into()),
-        )),
-        cli::Backend::Kvm => anyhow::bail!("the KVM back end is not built yet"),
-        cli::Backend::Auto => Ok((
-            Backend::Threads,
-            Some("Threads play the vCPUs, as ...: these figures say nothing of KVM.".into()),
-        )),
+    let threads = |reason: &str| {
+        let line = format!("threads play the vCPUs ({reason}): these figures say nothing of KVM");
+        Ok((Backend::Threads, Some(line)))
+    };
+    match (asked, kvm::missing()) {
+        (cli::Backend::Threads, _) => threads("as asked for"),
+        (cli::Backend::Auto, Some(reason)) => threads(&reason),
+        (cli::Backend::Kvm, Some(reason)) => bail!("no KVM back end: {reason}"),
+        (cli::Backend::Auto | cli::Backend::Kvm, None) => Ok((Backend::Kvm, None)),
     }
 }
 
@@ -102,17 +103,16 @@ fn vcpus(
     rows: &[Row],
     placement: &Placement,
     host: &HostParams,
-) -> anyhow::Result<Vec<Box<dyn BenchVcpu>>> {
-    rows.iter()
-        .map(|row| -> anyhow::Result<Box<dyn BenchVcpu>> {
-            match backend {
-                Backend::Threads => {
-                    Ok(Box::new(ThreadVcpu::new(placement.vcpu, poller(row.policy, host))))
-                }
-                Backend::Kvm => anyhow::bail!("the KVM back end is not built yet"),
-            }
-        })
-        .collect()
+) -> Vec<Box<dyn BenchVcpu>> {
+    let cpu = placement.vcpu;
+    let vcpu = |row: &Row| -> Box<dyn BenchVcpu> {
+        let poller = poller(row.policy, host);
+        match backend {
+            Backend::Kvm => Box::new(KvmVcpu::new(cpu, *row, poller)),
+            Backend::Threads => Box::new(ThreadVcpu::new(cpu, poller)),
+        }
+    };
+    rows.iter().map(vcpu).collect()
 }
 
 fn sum_up(facts: RunFacts, rows: &[Row], series: &[Series]) -> anyhow::Result<Vec<HaltRow>> {
@@ -157,7 +157,7 @@ impl Report<'_> {
         let text = self.text(&comparisons, &notes);
         let stdout = Some(&Destination::Stdout);
         if args.json.as_ref() == stdout || args.html.as_ref() == stdout {
-            destination::print_error(&text);
+            diagnostic::text(&text);
             Ok(())
         } else {
             destination::print(text.as_bytes())
@@ -214,12 +214,13 @@ impl Report<'_> {
              without a timer."
                 .to_owned(),
             format!(
-                "Think times: steady {} to {} us; bursty {} to {} requests {} us apart, then {} \
-                 ms (both exponential).",
+                "Think times: steady {} to {} us; bursty {} to {} requests, each {} us and an \
+                 exponential {} us after the other, then an exponential {} ms.",
                 think::STEADY_MIN.as_micros(),
                 think::STEADY_MAX.as_micros(),
                 think::BURST_MIN,
                 think::BURST_MAX,
+                think::GAP_MIN.as_micros(),
                 think::GAP_MEAN.as_micros(),
                 think::PAUSE_MEAN.as_millis(),
             ),

@@ -112,8 +112,9 @@ mod tests {
 
     use super::super::plan::{Phase, Plan};
     use super::super::think::Think;
-    use super::super::usage::{Thread, Usage};
+    use super::super::usage::Usage;
     use super::*;
+    use crate::vmm::thread::ThreadId;
 
     /// Answers with the request's number plus `error`.
     struct Echo {
@@ -136,7 +137,7 @@ mod tests {
             self.answer.load(Ordering::Acquire)
         }
         fn usage(&self) -> anyhow::Result<Usage> {
-            Thread::current().usage()
+            Usage::of(ThreadId::current())
         }
     }
 

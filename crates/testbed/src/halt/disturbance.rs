@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::usage::{Thread, Usage, process_cpu};
+use super::usage::{Usage, process_cpu};
+use crate::vmm::thread::ThreadId;
 
 /// A delay of our threads above this share of the time disturbs.
 const DELAYED_SHARE: f64 = 0.02;
@@ -50,7 +51,7 @@ impl<'a> Watch<'a> {
     pub fn begin(cpus: &'a [usize]) -> anyhow::Result<Self> {
         Ok(Self {
             cpus,
-            client: Thread::current().usage()?,
+            client: Usage::of(ThreadId::current())?,
             busy: busy(cpus)?,
             ours: process_cpu()?,
             began: Instant::now(),
@@ -66,7 +67,7 @@ impl<'a> Watch<'a> {
         let time = self.began.elapsed();
         let ours = process_cpu()?.saturating_sub(self.ours);
         let busy = busy(self.cpus)?.saturating_sub(self.busy);
-        let client = Thread::current().usage()?.delayed.saturating_sub(self.client.delayed);
+        let client = Usage::of(ThreadId::current())?.delayed.saturating_sub(self.client.delayed);
         Ok(Disturbance { time, delayed: vcpu.delayed + client, foreign: busy.saturating_sub(ours) })
     }
 }
@@ -116,6 +117,9 @@ fn busy_in(stat: &str, cpus: &[usize]) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::super::usage::{allowed_cpus, pin};
     use super::*;
 
     const STAT: &str = "cpu  9 9 9 9 9 9 9 9 9 9\n\
@@ -148,17 +152,23 @@ mod tests {
         // The vCPU's part is played by this thread, and the foreign one by a thread of ours on the
         // same CPU: the delay shows it, although the process's own use hides it from /proc/stat.
         std::thread::spawn(|| {
-            let cpu = *super::super::usage::allowed_cpus().unwrap().last().unwrap();
-            super::super::usage::pin(cpu).unwrap();
-            let stop = std::sync::atomic::AtomicBool::new(false);
+            let cpu = *allowed_cpus().unwrap().last().unwrap();
+            pin(cpu).unwrap();
+            let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
-                scope.spawn(|| while !stop.load(std::sync::atomic::Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
                 let cpus = [cpu];
                 let watch = Watch::begin(&cpus).unwrap();
                 let end = Instant::now() + Duration::from_millis(100);
-                while Instant::now() < end {}
+                while Instant::now() < end {
+                    std::hint::spin_loop();
+                }
                 let disturbance = watch.end(Usage::default()).unwrap();
-                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                stop.store(true, Ordering::Relaxed);
                 assert!(disturbance.matters(), "{disturbance}");
             });
         })

@@ -12,7 +12,6 @@ use super::figures::{Measured, Series};
 use super::plan::{Phase, Plan};
 use super::rows::Row;
 use super::think::Thinks;
-use super::usage::Usage;
 use super::vcpu::BenchVcpu;
 use crate::report::progress::Progress;
 
@@ -149,7 +148,7 @@ impl Turn<'_> {
         let began = Instant::now();
         self.pass(vcpu, seed, self.plan.measured(self.phase), &mut latencies)?;
         let time = began.elapsed();
-        let used = since(before, vcpu.usage()?);
+        let used = vcpu.usage()?.since(before);
         let disturbance = watch.end(used)?;
         let measured = Measured { time, vcpu: used, ..Measured::default() };
         Ok((measured.with_latencies(&latencies), disturbance))
@@ -176,14 +175,6 @@ impl Turn<'_> {
 /// For latencies in nanoseconds, of any size, to three digits.
 fn latencies() -> anyhow::Result<Histogram<u64>> {
     Histogram::new(3).context("no histogram")
-}
-
-fn since(before: Usage, after: Usage) -> Usage {
-    Usage {
-        cpu: after.cpu.saturating_sub(before.cpu),
-        sleeps: after.sleeps.saturating_sub(before.sleeps),
-        delayed: after.delayed.saturating_sub(before.delayed),
-    }
 }
 
 #[cfg(test)]

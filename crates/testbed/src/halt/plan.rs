@@ -107,7 +107,11 @@ impl Plan {
             return Err(PlanError::OutOfRange { seconds });
         }
         let time = Duration::from_secs_f64(seconds);
-        let fit = |turn: Duration| (time.as_nanos() / (turn * rows).as_nanos()) as u32;
+        let rows = rows.max(1);
+        let fit = |turn: Duration| {
+            let repeats = time.as_nanos() / (turn * rows).as_nanos();
+            u32::try_from(repeats).unwrap_or(u32::MAX)
+        };
         let repeats = match fit(USUAL_TURN) {
             many if many >= WANTED_REPEATS => many,
             _ => fit(SHORTEST_TURN).min(WANTED_REPEATS),

@@ -6,13 +6,18 @@ use std::path::Path;
 use anyhow::Context;
 use halt_poll::{
     Adaptive, AdaptiveParams, BlockCost, ClockGap, Contention, Fixed, Halt, HaltPoller,
-    KernelParams, KernelPolicy, Never, Policy,
+    KernelParams, KernelPolicy, Never, Policy, Weight,
 };
 
 use super::rows::{ALWAYS_NS, RowPolicy};
 
 /// Where the kvm module shows its parameters.
 const MODULE: &str = "/sys/module/kvm/parameters";
+
+/// What latency is worth in the rows that weigh it against CPU time: a microsecond that a client
+/// waits less is worth 4 us of the host's CPU time. A VMM that serves requests wants about this (the
+/// kernel's ceiling of 200 us stands for far more); halt-poll's own default is 1.
+const LATENCY_WEIGHT: Weight = Weight::percent(400);
 
 /// What policies need to know of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +29,14 @@ pub struct HostParams {
 }
 
 impl HostParams {
-    /// With the blocking cost as calibrated, and the library's defaults for what is a matter of
-    /// taste: the weight of latency, no bound on the polled share. The ceiling is the kvm
-    /// module's, but at least twice the blocking cost: polling longer never pays.
+    /// With the blocking cost as calibrated, latency worth [`LATENCY_WEIGHT`], and no bound on the
+    /// polled share. The ceiling is the library's default, but at least twice the effective
+    /// blocking cost.
     pub fn new(cost: BlockCost, kernel: KernelParams) -> Self {
         let adaptive = AdaptiveParams {
             block_cost_ns: cost.cpu_ns,
             latency_ns: cost.latency_ns,
+            latency_weight: LATENCY_WEIGHT,
             ..AdaptiveParams::default()
         };
         let twice = adaptive.effective_block_cost_ns().saturating_mul(2);

@@ -13,28 +13,34 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Think {
-    /// As TCP_RR: one request after the other. Uniform from [`STEADY_MIN`] to [`STEADY_MAX`].
+    /// As TCP_RR: one request after the other. Uniform from [`STEADY_MIN`] to [`STEADY_MAX`]: long
+    /// enough for the vCPU to get to its halt before the next one comes, and short enough that it
+    /// is worth polling for.
     Steady,
-    /// As a server with few clients: [`BURST_MIN`] to [`BURST_MAX`] requests with exponential gaps
-    /// of [`GAP_MEAN`], then an exponential pause of [`PAUSE_MEAN`]. Polling pays within a burst
-    /// and not between bursts.
+    /// As a server with few clients: [`BURST_MIN`] to [`BURST_MAX`] requests, each [`GAP_MIN`] and
+    /// an exponential [`GAP_MEAN`] after the other, then an exponential pause of [`PAUSE_MEAN`].
+    /// Polling pays within a burst and not between bursts.
     Bursty,
 }
 
 /// Shortest steady think time.
-pub const STEADY_MIN: Duration = Duration::from_micros(20);
+pub const STEADY_MIN: Duration = Duration::from_micros(15);
 /// Longest steady think time.
-pub const STEADY_MAX: Duration = Duration::from_micros(40);
+pub const STEADY_MAX: Duration = Duration::from_micros(25);
 /// Fewest requests of a burst.
 pub const BURST_MIN: u32 = 16;
 /// Most requests of a burst.
 pub const BURST_MAX: u32 = 64;
-/// Mean gap between the requests of a burst.
-pub const GAP_MEAN: Duration = Duration::from_micros(30);
+/// Shortest gap between the requests of a burst: what the client has to do in any case.
+pub const GAP_MIN: Duration = Duration::from_micros(10);
+/// Mean of the exponential time that comes on top.
+pub const GAP_MEAN: Duration = Duration::from_micros(10);
 /// Mean pause between two bursts.
 pub const PAUSE_MEAN: Duration = Duration::from_millis(2);
-/// Exponential times are cut at this many means, so that a phase bounds every halt in it.
-const LONGEST_MEANS: f64 = 10.0;
+/// Longest pause between two bursts.
+pub const PAUSE_MAX: Duration = Duration::from_millis(2 * LONGEST_MEANS as u64);
+/// Exponential times are cut at this many means.
+const LONGEST_MEANS: u32 = 10;
 
 impl Think {
     /// Both, in the order of the table.
@@ -67,7 +73,7 @@ impl Thinks {
     fn exponential(&mut self, mean: Duration) -> Duration {
         // 1 - [0, 1) is never 0.
         let times = -(1.0 - self.rng.random::<f64>()).ln();
-        mean.mul_f64(times.min(LONGEST_MEANS))
+        mean.mul_f64(times.min(LONGEST_MEANS.into()))
     }
 }
 
@@ -83,7 +89,7 @@ impl Iterator for Thinks {
             }
             Think::Bursty => {
                 self.left -= 1;
-                self.exponential(GAP_MEAN)
+                GAP_MIN + self.exponential(GAP_MEAN)
             }
         })
     }
@@ -112,16 +118,18 @@ mod tests {
     #[test]
     fn bursts_are_close_requests_and_long_pauses() {
         let times: Vec<_> = Thinks::new(Think::Bursty, 1).take(100_000).collect();
+        assert_eq!(PAUSE_MAX, PAUSE_MEAN * LONGEST_MEANS);
         // A gap above ten means cannot be: what is longer is a pause.
-        let longest_gap = GAP_MEAN.mul_f64(LONGEST_MEANS);
+        let longest_gap = GAP_MIN + GAP_MEAN * LONGEST_MEANS;
         let (gaps, pauses): (Vec<_>, Vec<_>) = times.iter().partition(|time| **time <= longest_gap);
-        let mean =
-            |times: &[&Duration]| times.iter().copied().sum::<Duration>() / times.len() as u32;
-        // 40 requests a burst on average; 14 % of the pauses are as short as a gap.
+        let mean = |times: &[&Duration]| {
+            times.iter().copied().sum::<Duration>() / u32::try_from(times.len()).unwrap()
+        };
+        // 40 requests a burst on average; 5 % of the pauses are as short as a gap.
         let requests = times.len() as f64 / pauses.len() as f64;
         assert!((40.0..55.0).contains(&requests), "{requests} requests a burst");
-        assert!(mean(&gaps) < GAP_MEAN * 3 / 2, "{:?}", mean(&gaps));
+        assert!(mean(&gaps) < (GAP_MIN + GAP_MEAN) * 11 / 10, "{:?}", mean(&gaps));
         assert!(mean(&pauses) > PAUSE_MEAN * 9 / 10, "{:?}", mean(&pauses));
-        assert!(pauses.iter().all(|pause| **pause <= PAUSE_MEAN.mul_f64(LONGEST_MEANS)));
+        assert!(pauses.iter().all(|pause| **pause <= PAUSE_MAX));
     }
 }

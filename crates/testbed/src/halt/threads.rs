@@ -18,8 +18,9 @@ use vcpu_state::WakeWord;
 use super::plan::{Phase, Plan};
 use super::policies::Poller;
 use super::tick::TickTimer;
-use super::usage::{Thread, Usage, pin};
+use super::usage::{Usage, pin};
 use super::vcpu::BenchVcpu;
+use crate::vmm::thread::ThreadId;
 
 /// On cache lines of its own (two, as processors fetch them in pairs).
 #[derive(Debug, Default)]
@@ -82,7 +83,7 @@ type Handle = JoinHandle<(Poller, io::Result<()>)>;
 
 #[derive(Debug)]
 struct Turn {
-    thread: Thread,
+    thread: ThreadId,
     handle: Handle,
     _timer: Option<TickTimer>,
 }
@@ -93,12 +94,12 @@ impl ThreadVcpu {
         Self { cpu, shared: Arc::default(), poller: Some(poller), turn: None }
     }
 
-    fn start(&self, mut poller: Poller) -> anyhow::Result<(Thread, Handle)> {
+    fn start(&self, mut poller: Poller) -> anyhow::Result<(ThreadId, Handle)> {
         let (shared, cpu) = (Arc::clone(&self.shared), self.cpu);
         let (announce, started) = channel();
         let run = move || {
             // Whoever started it waits.
-            let _ = announce.send(pin(cpu).map(|()| Thread::current()));
+            let _ = announce.send(pin(cpu).map(|()| ThreadId::current()));
             let result = shared.run(&mut poller);
             (poller, result)
         };
@@ -153,7 +154,8 @@ impl BenchVcpu for ThreadVcpu {
     }
 
     fn usage(&self) -> anyhow::Result<Usage> {
-        self.turn.as_ref().context("the vCPU does not run")?.thread.usage()
+        let turn = self.turn.as_ref().context("the vCPU does not run")?;
+        Usage::of(turn.thread)
     }
 }
 

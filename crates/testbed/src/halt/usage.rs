@@ -4,17 +4,15 @@
 //! Read from outside the thread: its CPU clock, its voluntary context switches, and the time it
 //! was runnable without a CPU.
 
-// UNSAFE: clock_gettime and sched_{get,set}affinity have no safe wrapper among our dependencies.
-#![allow(unsafe_code)]
+// UNSAFE: clock_gettime and sched_getaffinity have no safe wrapper among our dependencies.
+#![expect(unsafe_code)]
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-/// A thread of this process, by its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Thread(libc::pid_t);
+use crate::vmm::thread::ThreadId;
 
 /// Sums since the thread began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,49 +25,50 @@ pub struct Usage {
     pub delayed: Duration,
 }
 
-impl Thread {
-    /// The calling thread.
-    pub fn current() -> Self {
-        // SAFETY: gettid takes nothing and cannot fail.
-        Self(unsafe { libc::gettid() })
-    }
-
-    /// What it has used by now.
+impl Usage {
+    /// What `thread` has used by now.
     ///
     /// # Errors
     ///
     /// The thread has ended, or /proc is not what it should be.
-    pub fn usage(self) -> anyhow::Result<Usage> {
-        Ok(Usage { cpu: self.cpu()?, sleeps: self.sleeps()?, delayed: self.delayed()? })
+    pub fn of(thread: ThreadId) -> anyhow::Result<Self> {
+        let id = thread.get();
+        let cpu = thread.cpu_time().with_context(|| format!("no CPU clock of thread {id}"))?;
+        let read = |file: &str| {
+            let path = format!("/proc/self/task/{id}/{file}");
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+        };
+        let sleeps = sleeps_in(&read("status")?)
+            .context("no voluntary_ctxt_switches in /proc/self/task/*/status")?;
+        // Kernels without CONFIG_SCHED_INFO have no such file: then nothing is known of delays.
+        let delayed = match read("schedstat") {
+            Ok(text) => {
+                delayed_in(&text).context("no second number in /proc/self/task/*/schedstat")?
+            }
+            Err(_) => Duration::ZERO,
+        };
+        Ok(Self { cpu, sleeps, delayed })
     }
 
-    /// The thread's CPU clock. Unlike the figures in /proc it is exact while the thread runs.
-    fn cpu(self) -> anyhow::Result<Duration> {
-        // A thread's clock as Linux numbers it: the inverted thread number, then the bits of
-        // "per thread" (4) and "scheduler's clock" (2); see clock_getres(2), pthread_getcpuclockid(3).
-        clock((!self.0 << 3) | 6).with_context(|| format!("no CPU clock of thread {}", self.0))
+    /// What was used between `before` and this.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            sleeps: self.sleeps.saturating_sub(before.sleeps),
+            delayed: self.delayed.saturating_sub(before.delayed),
+        }
     }
+}
 
-    fn sleeps(self) -> anyhow::Result<u64> {
-        let status = self.proc("status")?;
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok())
-            .context("no voluntary_ctxt_switches in /proc/self/task/*/status")
-    }
+fn sleeps_in(status: &str) -> Option<u64> {
+    let switches = |line: &str| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok();
+    status.lines().find_map(switches)
+}
 
-    fn delayed(self) -> anyhow::Result<Duration> {
-        // Three numbers: time on a CPU, time waiting for one, times it got one. Kernels without
-        // CONFIG_SCHED_INFO have no such file: then nothing is known of delays.
-        let Ok(schedstat) = self.proc("schedstat") else { return Ok(Duration::ZERO) };
-        let waited = schedstat.split_whitespace().nth(1).and_then(|number| number.parse().ok());
-        waited.map(Duration::from_nanos).context("no second number in /proc/self/task/*/schedstat")
-    }
-
-    fn proc(self, file: &str) -> anyhow::Result<String> {
-        let path = format!("/proc/self/task/{}/{file}", self.0);
-        std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
-    }
+/// Of three numbers: time on a CPU, time waiting for one, times it got one.
+fn delayed_in(schedstat: &str) -> Option<Duration> {
+    schedstat.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 /// CPU time of all threads of this process.
@@ -78,20 +77,11 @@ impl Thread {
 ///
 /// What clock_gettime says.
 pub fn process_cpu() -> anyhow::Result<Duration> {
-    clock(libc::CLOCK_PROCESS_CPUTIME_ID).context("no CPU clock of the process")
-}
-
-fn clock(id: libc::clockid_t) -> std::io::Result<Duration> {
-    let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: the kernel writes a timespec to a place that is large and aligned enough for one.
-    if unsafe { libc::clock_gettime(id, time.as_mut_ptr()) } != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: the call succeeded, so it wrote the time.
-    let time = unsafe { time.assume_init() };
-    let seconds = u64::try_from(time.tv_sec).map_err(std::io::Error::other)?;
-    let nanos = u32::try_from(time.tv_nsec).map_err(std::io::Error::other)?;
-    Ok(Duration::new(seconds, nanos))
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is ours to write.
+    let got = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    ensure!(got == 0, "clock_gettime: {}", std::io::Error::last_os_error());
+    Ok(Duration::new(u64::try_from(time.tv_sec)?, u32::try_from(time.tv_nsec)?))
 }
 
 /// The CPUs that the calling thread may run on, in ascending order.
@@ -115,17 +105,9 @@ pub fn allowed_cpus() -> anyhow::Result<Vec<usize>> {
 ///
 /// # Errors
 ///
-/// There is no such CPU, or what sched_setaffinity says.
+/// There is no such CPU.
 pub fn pin(cpu: usize) -> anyhow::Result<()> {
-    ensure!(cpu < usize::try_from(libc::CPU_SETSIZE)?, "CPU {cpu} is out of range");
-    // SAFETY: a cpu_set_t is a field of bits; all zero is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the CPU was checked to be below CPU_SETSIZE.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: 0 is the calling thread; the kernel reads a set of the size given.
-    let done = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
-    ensure!(done == 0, "cannot stay on CPU {cpu}: {}", std::io::Error::last_os_error());
-    Ok(())
+    ThreadId::current().pin(cpu).with_context(|| format!("cannot stay on CPU {cpu}"))
 }
 
 #[cfg(test)]
@@ -135,19 +117,20 @@ mod tests {
 
     #[test]
     fn a_spinning_thread_uses_cpu_and_a_sleeping_one_counts_a_sleep() {
-        let thread = Thread::current();
-        let before = thread.usage().unwrap();
+        let usage = || Usage::of(ThreadId::current()).unwrap();
+        let before = usage();
         let end = Instant::now() + Duration::from_millis(20);
         while Instant::now() < end {
             std::hint::spin_loop();
         }
-        let spun = thread.usage().unwrap();
-        let used = spun.cpu - before.cpu + (spun.delayed - before.delayed);
+        let spun = usage().since(before);
+        let used = spun.cpu + spun.delayed;
         assert!(used >= Duration::from_millis(15), "{used:?} of 20 ms");
+        let before = usage();
         std::thread::sleep(Duration::from_millis(20));
-        let slept = thread.usage().unwrap();
-        assert!(slept.cpu - spun.cpu < Duration::from_millis(10));
-        assert!(slept.sleeps > spun.sleeps);
+        let slept = usage().since(before);
+        assert!(slept.cpu < Duration::from_millis(10), "{slept:?}");
+        assert!(slept.sleeps > 0);
     }
 
     #[test]
@@ -155,14 +138,23 @@ mod tests {
         let (send, receive) = std::sync::mpsc::channel();
         let (quit, wait) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || {
-            send.send(Thread::current()).unwrap();
+            send.send(ThreadId::current()).unwrap();
             wait.recv().unwrap();
         });
         let thread = receive.recv().unwrap();
-        assert_ne!(thread, Thread::current());
-        assert!(thread.usage().is_ok());
+        assert_ne!(thread, ThreadId::current());
+        assert!(Usage::of(thread).is_ok());
         quit.send(()).unwrap();
         other.join().unwrap();
+    }
+
+    #[test]
+    fn files_that_are_not_what_they_should_be_are_noticed() {
+        assert_eq!(sleeps_in("Name:\tx\nvoluntary_ctxt_switches:\t12\n"), Some(12));
+        assert_eq!(sleeps_in("nonvoluntary_ctxt_switches:\t12\n"), None);
+        assert_eq!(delayed_in("1 2000 3\n"), Some(Duration::from_micros(2)));
+        assert_eq!(delayed_in("1"), None);
+        assert_eq!(delayed_in("1 x 3"), None);
     }
 
     #[test]

@@ -137,7 +137,6 @@ pub fn print(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-<<<<<<< HEAD
 /// Prints what people read, unless standard output is taken by a report.
 ///
 /// # Errors
@@ -145,12 +144,6 @@ pub fn print(bytes: &[u8]) -> anyhow::Result<()> {
 /// Those of [`print`].
 pub fn print_unless_taken(by: Option<&Destination>, text: &str) -> anyhow::Result<()> {
     if by == Some(&Destination::Stdout) { Ok(()) } else { print(text.as_bytes()) }
-=======
-/// Writes to standard error what would have gone to standard output, had it not been taken.
-#[expect(clippy::print_stderr, reason = "the way for messages when results take standard output")]
-pub fn print_error(text: &str) {
-    eprint!("{text}");
->>>>>>> 909892c (testbed: lay the halt benchmark)
 }
 
 #[cfg(test)]

@@ -11,6 +11,12 @@ pub fn error(text: &str) {
     line("error", text);
 }
 
+/// Tells, as it is, what would go to standard output if a report had not taken that.
+#[expect(clippy::print_stderr, reason = "the purpose")]
+pub fn text(text: &str) {
+    eprint!("{text}");
+}
+
 #[expect(clippy::print_stderr, reason = "the purpose")]
 fn line(kind: &str, text: &str) {
     eprintln!("{kind}: {}", text.replace('\n', " "));

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
+use super::diagnostic;
+
 /// A run's progress.
 #[derive(Debug)]
 pub struct Progress {
@@ -37,10 +39,9 @@ impl Progress {
         self.bar.set_message(what);
     }
 
-    /// Says a line without tearing the bar.
-    #[expect(clippy::print_stderr, reason = "messages of a run go to standard error")]
-    pub fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+    /// Tells a [note](diagnostic::note) without tearing the bar.
+    pub fn say(&self, text: &str) {
+        self.bar.suspend(|| diagnostic::note(text));
     }
 
     /// Removes the bar.
