@@ -9,10 +9,12 @@ mod accepted;
 mod bench;
 mod ci;
 mod commits;
+mod coverage;
 mod features;
 mod fuzz;
 mod headers;
 mod libtest;
+mod llvm;
 mod loom;
 mod no_std;
 mod package;
@@ -48,6 +50,8 @@ enum Chore {
     Fuzz(fuzz::Arguments),
     /// The criterion benchmarks.
     Bench(bench::Arguments),
+    /// Line coverage of the library crates, against coverage_config_*.json.
+    Coverage(coverage::Arguments),
 }
 
 fn main() -> Result<ExitCode> {
@@ -60,6 +64,7 @@ fn main() -> Result<ExitCode> {
         Chore::Loom => loom::steps(&mut session),
         Chore::Fuzz(arguments) => fuzz::run(&mut session, &arguments)?,
         Chore::Bench(arguments) => bench::step(&mut session, &arguments),
+        Chore::Coverage(arguments) => coverage::step(&mut session, &arguments),
     }
     session.finish(None)
 }
