@@ -13,8 +13,9 @@ use core::ops::Deref;
 ///   <https://www.intel.com/content/www/us/en/developer/articles/technical/intel-sdm.html>), so a
 ///   neighbour's writes would steal ours; folly measured it and pads the same way
 ///   (<https://github.com/facebook/folly/blob/main/folly/lang/Align.h>).
-/// * aarch64: 128 bytes. Lines have 64 on most server cores, 128 on some (`CTR_EL0` tells, at run
-///   time; Linux assumes 128 in its `ARCH_DMA_MINALIGN` for the same reason).
+/// * aarch64: 128 bytes. Lines have 64 on most cores and 128 on some; `CTR_EL0` tells, but only at
+///   run time. crossbeam chose the same, for the same reasons
+///   (<https://docs.rs/crossbeam-utils/latest/crossbeam_utils/struct.CachePadded.html>).
 /// * elsewhere: 64 bytes.
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), repr(align(128)))]
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), repr(align(64)))]

@@ -179,6 +179,23 @@ impl VcpuTable {
     /// runs on until then: who cannot wait looks at [`loop_state`](Self::loop_state) and signals
     /// again while it is [`InGuest`](LoopState::InGuest).
     ///
+    /// ```
+    /// use vcpu_state::{Kick, VcpuTable};
+    ///
+    /// let table = VcpuTable::new(1)?;
+    /// let index = table.index(0)?;
+    /// let mut vcpu = table.attach(index)?;
+    /// assert_eq!(table.request_exit(index)?, Kick::Stored, "the loop is in the VMM");
+    /// assert!(vcpu.enter().exit_request(), "and finds it before the guest runs");
+    /// vcpu.leave();
+    /// assert!(vcpu.take_exit_request());
+    ///
+    /// assert!(!vcpu.enter().any());
+    /// assert_eq!(table.request_exit(index)?, Kick::InGuest, "send a signal");
+    /// assert_eq!(table.request_exit(index)?, Kick::Coalesced, "it is on its way");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`IndexError`] if the table has no such vCPU.
@@ -249,6 +266,20 @@ impl fmt::Debug for VcpuTable {
 }
 
 /// One vCPU in a [snapshot](VcpuTable::snapshot).
+///
+/// ```
+/// use vcpu_state::{NoObserver, RunState, VcpuTable};
+///
+/// let table = VcpuTable::new(2)?;
+/// let _ = table.kick(table.index(1)?)?;
+/// let kicked: Vec<usize> = table
+///     .snapshot()
+///     .filter(|vcpu| vcpu.pending.kick() && vcpu.run_state(&NoObserver) == RunState::Offline)
+///     .map(|vcpu| vcpu.index.get())
+///     .collect();
+/// assert_eq!(kicked, [1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct VcpuSnapshot {
@@ -262,12 +293,48 @@ pub struct VcpuSnapshot {
     pub sleeping: bool,
 }
 
+impl VcpuSnapshot {
+    /// The state of [`VcpuTable::run_state`], of the moment of the snapshot for the loop's half.
+    pub fn run_state(&self, view: &(impl OffCpuView + ?Sized)) -> RunState {
+        RunState::new(self.state, view.state(self.index))
+    }
+}
+
 /// A vCPU's own loop: the one writer of its state.
 ///
 /// Dropping it says [`Offline`](LoopState::Offline) and lets another thread attach; kicks that are
 /// pending stay. It can be sent to the thread that runs the vCPU; it cannot be cloned, and its
 /// methods take `&mut self`, so there is one writer at any time. `T` has to give the same table
-/// whenever it is dereferenced, as `&VcpuTable` and `Arc<VcpuTable>` do.
+/// whenever it is dereferenced, as `&VcpuTable` and `Arc<VcpuTable>` do; if it does not, methods may
+/// panic. An owner that is forgotten (`mem::forget`) keeps the vCPU claimed for good.
+///
+/// ```
+/// use std::sync::Arc;
+/// use vcpu_state::{LoopState, VcpuOwner, VcpuTable};
+///
+/// let table = Arc::new(VcpuTable::new(2)?);
+/// let index = table.index(0)?;
+/// let mut vcpu = VcpuOwner::attach(Arc::clone(&table), index)?;
+/// std::thread::spawn(move || {
+///     let _ = vcpu.enter();
+///     vcpu.leave();
+/// })
+/// .join()
+/// .unwrap();
+/// assert_eq!(table.loop_state(index)?, LoopState::Offline, "the thread ended");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Two threads cannot both say what the vCPU does:
+///
+/// ```compile_fail,E0499
+/// # let table = vcpu_state::VcpuTable::new(1).unwrap();
+/// let mut vcpu = table.attach(table.index(0).unwrap()).unwrap();
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| vcpu.leave());
+///     scope.spawn(|| vcpu.leave());
+/// });
+/// ```
 #[derive(Debug)]
 pub struct VcpuOwner<T: Deref<Target = VcpuTable>> {
     table: T,

@@ -11,6 +11,53 @@ use crate::{OffCpu, VcpuIndex};
 ///
 /// The waiter calls all four methods from one thread at a time; whoever wakes it uses the source's
 /// own means (a kick, an eventfd write).
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::thread;
+/// use std::time::{Duration, Instant};
+/// use vcpu_state::{BlockEnd, Kick, WakeSource, WakeWord};
+///
+/// /// Waits for a wake word by yielding; a kicker has nothing to do for it.
+/// struct YieldWait<'a>(&'a WakeWord);
+///
+/// impl WakeSource for YieldWait<'_> {
+///     type Error = Infallible;
+///
+///     fn is_pending(&self) -> bool {
+///         self.0.is_kicked()
+///     }
+///
+///     fn take(&self) -> bool {
+///         self.0.take()
+///     }
+///
+///     fn block(&self, timeout_ns: Option<u64>) -> Result<BlockEnd, Infallible> {
+///         if self.is_pending() {
+///             return Ok(BlockEnd::NotSlept);
+///         }
+///         let start = Instant::now();
+///         while !self.is_pending() {
+///             if timeout_ns.is_some_and(|ns| start.elapsed() >= Duration::from_nanos(ns)) {
+///                 return Ok(BlockEnd::TimedOut);
+///             }
+///             thread::yield_now();
+///         }
+///         Ok(BlockEnd::Woken)
+///     }
+/// }
+///
+/// let word = WakeWord::new();
+/// let source = YieldWait(&word);
+/// assert_eq!(source.block(Some(1000)), Ok(BlockEnd::TimedOut));
+/// thread::scope(|scope| {
+///     scope.spawn(|| assert_eq!(word.kick(), Kick::Stored));
+///     while !source.take() {
+///         source.block(None).unwrap();
+///     }
+/// });
+/// assert!(!source.is_pending());
+/// ```
 pub trait WakeSource {
     /// Why blocking failed.
     type Error;
@@ -19,7 +66,9 @@ pub trait WakeSource {
     /// wrote before it woke us is visible once this returned true.
     fn is_pending(&self) -> bool;
 
-    /// Consumes the pending wake-up; says whether there was one.
+    /// Consumes the pending wake-up; says whether there was one. A source may have wake-ups that it
+    /// leaves pending for somebody else to consume ([`WakeWord::request_exit`](crate::WakeWord)):
+    /// then it is true each time until they did.
     fn take(&self) -> bool;
 
     /// Sleeps until a wake-up is pending or `timeout_ns` (nanoseconds; `None`: no limit) is over.
@@ -53,6 +102,28 @@ pub enum BlockEnd {
 }
 
 /// Who is off its CPU, as an observer of the host's scheduler sees it.
+///
+/// ```
+/// use vcpu_state::{OffCpu, OffCpuView, PreemptedIn, VcpuIndex};
+///
+/// /// Knows of one vCPU that was preempted.
+/// struct One(VcpuIndex);
+///
+/// impl OffCpuView for One {
+///     fn state(&self, vcpu: VcpuIndex) -> OffCpu {
+///         match vcpu == self.0 {
+///             true => OffCpu::Preempted(PreemptedIn::Unknown),
+///             false => OffCpu::Unknown,
+///         }
+///     }
+/// }
+///
+/// let index = VcpuIndex::new(67)?;
+/// let view = One(index);
+/// assert_eq!(view.off_cpu_mask(1), index.bit());
+/// assert!(VcpuIndex::in_word(1, view.off_cpu_mask(1)).eq([index]));
+/// # Ok::<(), vcpu_state::IndexError>(())
+/// ```
 pub trait OffCpuView {
     /// The state of one vCPU's thread; [`OffCpu::Unknown`] for one it does not know.
     fn state(&self, vcpu: VcpuIndex) -> OffCpu;
@@ -84,6 +155,30 @@ impl OffCpuView for NoObserver {
 }
 
 /// The means to get a vCPU's thread a CPU sooner.
+///
+/// ```
+/// use std::io;
+/// use vcpu_state::{Boost, Booster, VcpuIndex};
+///
+/// /// Gives the CPU to whomever the host's scheduler likes.
+/// struct Yield;
+///
+/// impl Booster for Yield {
+///     type Error = io::Error;
+///
+///     fn boost(&self, spinner: VcpuIndex, target: VcpuIndex) -> io::Result<Boost> {
+///         if spinner == target {
+///             return Ok(Boost::NotEligible);
+///         }
+///         std::thread::yield_now();
+///         Ok(Boost::Boosted)
+///     }
+/// }
+///
+/// let index = VcpuIndex::new(0)?;
+/// assert_eq!(Yield.boost(index, index)?, Boost::NotEligible);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Booster {
     /// Why boosting failed.
     type Error;

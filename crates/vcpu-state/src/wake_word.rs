@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! The sticky, coalescing kick and its hand-shake with a sleeper.
 
+use core::fmt;
+
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// Set by [`WakeWord::kick`].
@@ -22,7 +24,7 @@ const EXIT: u32 = 2;
 /// wakes it a second time, instead of relying on the first: to wake a thread that is awake costs a
 /// system call that does nothing. What it does rely on the first kicker for is the signal to a
 /// *running* vCPU: that one interrupts the guest, so there is one per request
-/// (`VcpuTable::request_exit`).
+/// ([`VcpuTable::request_exit`](crate::VcpuTable::request_exit)).
 ///
 /// # Two kinds of kick
 ///
@@ -67,13 +69,13 @@ pub enum Kick {
     /// it; several kickers may be told so for one sleep.
     WakeSleeper,
     /// The vCPU is in the guest or about to enter it: send its thread a signal if the guest has to
-    /// come out. Nothing otherwise: the next halt finds the kick. Only a `VcpuTable` says so, a
+    /// come out. Nothing otherwise: the next halt finds the kick. Only a [`VcpuTable`](crate::VcpuTable) says so, a
     /// [`WakeWord`] alone knows no guest.
     InGuest,
 }
 
 /// What is pending at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[must_use = "an exit request that is overlooked now waits for the next exit"]
 pub struct Pending(u32);
 
@@ -94,6 +96,15 @@ impl Pending {
     #[inline]
     pub const fn exit_request(self) -> bool {
         self.0 & EXIT != 0
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending")
+            .field("kick", &self.kick())
+            .field("exit_request", &self.exit_request())
+            .finish()
     }
 }
 
