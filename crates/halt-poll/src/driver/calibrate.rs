@@ -5,22 +5,35 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use vcpu_state::{BlockEnd, WakeSource, WakeWord};
+use vcpu_state::{BlockEnd, Kick, WakeSource, WakeWord};
 
 use super::clock::thread_cpu_ns;
 use super::{Clock, FutexWait, Monotonic, wake};
 
 /// What it costs to block and to be woken, instead of polling.
 ///
-/// An adaptive policy weighs CPU time that polling burns against what blocking costs: `cpu_ns` of CPU
-/// time spent on going to sleep and coming back, and `latency_ns` by which the wake-up arrives later.
-/// How much a nanosecond of latency is worth in nanoseconds of CPU is the user's choice (the
-/// policy's latency weight).
+/// An adaptive policy weighs the CPU time that polling burns against what blocking costs: `cpu_ns` of
+/// CPU time, and `latency_ns` by which the vCPU goes on later. How much CPU time a nanosecond of
+/// latency is worth is the user's choice ([`Weight`](crate::Weight)).
+///
+/// ```
+/// use halt_poll::{Adaptive, AdaptiveParams, calibrate};
+///
+/// let cost = calibrate()?;
+/// let policy = Adaptive::new(AdaptiveParams {
+///     block_cost_ns: cost.cpu_ns,
+///     latency_ns: cost.latency_ns,
+///     ..AdaptiveParams::default()
+/// });
+/// # let _ = policy;
+/// # Ok::<(), halt_poll::CalibrateError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockCost {
-    /// CPU time of the waiter for one sleep and wake-up, in nanoseconds. What the waker and the
-    /// idle CPU spend is not in it.
+    /// CPU time of one sleep and wake-up, in nanoseconds: what the sleeper spends on going to sleep
+    /// and coming back, plus what the waker spends on the call that wakes it. What the CPU spends on
+    /// going idle and coming back is nobody's CPU time, and not in it.
     pub cpu_ns: u32,
     /// From the call that wakes until the waiter runs, in nanoseconds.
     pub latency_ns: u32,
@@ -79,58 +92,79 @@ pub fn calibrate() -> Result<BlockCost, CalibrateError> {
     let word = WakeWord::new();
     let stop = AtomicBool::new(false);
     let woken_at = AtomicU64::new(0);
+    let overhead = clock_overhead();
     std::thread::scope(|scope| {
-        std::thread::Builder::new()
+        let waker = std::thread::Builder::new()
             .name("calibrate".into())
             .spawn_scoped(scope, || {
+                let mut cpu = Vec::with_capacity(ROUNDS);
                 while !stop.load(Ordering::Relaxed) {
                     std::thread::sleep(PERIOD);
+                    let before = thread_cpu_ns();
+                    // The kick publishes it.
                     woken_at.store(Monotonic.now_ns(), Ordering::Relaxed);
-                    // A waiter that was not asleep throws the round away.
-                    let _kick = wake(&word);
+                    let kick = wake(&word);
+                    let spent = thread_cpu_ns().saturating_sub(before).saturating_sub(overhead);
+                    if kick == Kick::WakeSleeper && cpu.len() < ROUNDS {
+                        cpu.push(spent);
+                    }
                 }
+                cpu
             })
             .map_err(CalibrateError::Thread)?;
-        let rounds = measure(&FutexWait::new(&word), &woken_at);
+        let measured = measure(&FutexWait::new(&word), &woken_at, overhead);
         stop.store(true, Ordering::Relaxed);
-        rounds
+        // It has nothing to panic about; if it did, there are no rounds.
+        let mut waking = waker.join().unwrap_or_default();
+        let (mut sleeping, mut latency) = measured?;
+        match (median(&mut sleeping), median(&mut waking), median(&mut latency)) {
+            (Some(sleeping), Some(waking), Some(latency_ns)) => {
+                Ok(BlockCost { cpu_ns: sleeping.saturating_add(waking), latency_ns })
+            }
+            _ => Err(CalibrateError::TooFewRounds {
+                rounds: sleeping.len().min(waking.len()),
+                needed: NEEDED,
+                limit_ms: HARD_LIMIT_NS / 1_000_000,
+            }),
+        }
     })
 }
 
-fn measure(source: &FutexWait<'_>, woken_at: &AtomicU64) -> Result<BlockCost, CalibrateError> {
-    let (mut cpu, mut latency) = (Vec::with_capacity(ROUNDS), Vec::with_capacity(ROUNDS));
-    let begin = Monotonic.now_ns();
-    // What reading the thread's clock costs itself: the least of a few.
-    let overhead = (0..16).map(|_| {
+/// What reading a thread's clock costs itself, in nanoseconds: the least of a few.
+fn clock_overhead() -> u64 {
+    let readings = (0..16).map(|_| {
         let before = thread_cpu_ns();
         thread_cpu_ns().saturating_sub(before)
     });
-    let overhead = overhead.min().unwrap_or(0);
+    readings.min().unwrap_or(0)
+}
+
+/// The sleeper's side: CPU time and latency of each round, in nanoseconds.
+fn measure(
+    source: &FutexWait<'_>,
+    woken_at: &AtomicU64,
+    overhead: u64,
+) -> Result<(Vec<u64>, Vec<u64>), CalibrateError> {
+    let (mut cpu, mut latency) = (Vec::with_capacity(ROUNDS), Vec::with_capacity(ROUNDS));
+    let begin = Monotonic.now_ns();
     while cpu.len() < ROUNDS {
         let elapsed = Monotonic.now_ns().saturating_sub(begin);
         let limit = if cpu.len() < NEEDED { HARD_LIMIT_NS } else { SOFT_LIMIT_NS };
         if elapsed >= limit {
             break;
         }
+        // A kick that came between two rounds belongs to none.
         let _stale = source.take();
         let before = thread_cpu_ns();
         let end = source.block(Some(limit - elapsed)).map_err(CalibrateError::Wait)?;
         let now = Monotonic.now_ns();
         let spent = thread_cpu_ns().saturating_sub(before).saturating_sub(overhead);
-        // Written before the kick that was consumed.
         if end == BlockEnd::Woken && source.take() {
             cpu.push(spent);
             latency.push(now.saturating_sub(woken_at.load(Ordering::Relaxed)));
         }
     }
-    match (median(&mut cpu), median(&mut latency)) {
-        (Some(cpu_ns), Some(latency_ns)) => Ok(BlockCost { cpu_ns, latency_ns }),
-        _ => Err(CalibrateError::TooFewRounds {
-            rounds: cpu.len(),
-            needed: NEEDED,
-            limit_ms: HARD_LIMIT_NS / 1_000_000,
-        }),
-    }
+    Ok((cpu, latency))
 }
 
 /// The median, at least 1, of enough samples.

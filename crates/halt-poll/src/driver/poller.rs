@@ -181,7 +181,7 @@ impl<P: Policy, X: Contention, C: Clock> HaltPoller<P, X, C> {
         halt: &mut Halt,
     ) -> Result<HaltEnd, S::Error> {
         let timeout = timeout_ns.unwrap_or(u64::MAX);
-        if halt.window_ns > 0 && self.poll(source, timeout, halt) {
+        if self.poll(source, timeout, halt) {
             return Ok(HaltEnd::Woken);
         }
         loop {
@@ -208,7 +208,7 @@ impl<P: Policy, X: Contention, C: Clock> HaltPoller<P, X, C> {
         }
     }
 
-    /// Polls for the window or until the time-out; whether a wake-up was consumed.
+    /// Polls for the window (0: not at all) or until the time-out; whether a wake-up was consumed.
     fn poll<S: WakeSource>(&mut self, source: &S, timeout_ns: u64, halt: &mut Halt) -> bool {
         let budget_ns = u64::from(halt.window_ns).min(timeout_ns);
         let mut last_ns = halt.start_ns;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use halt_poll::{EventFdWait, Fixed, FutexWait, HaltEnd, HaltPoller, wake};
 use vcpu_state::{WakeSource, WakeWord};
 
-use crate::sources::eventfd;
+use crate::sources::{LONG_NS, eventfd};
 
 static KICKED_BY_SIGNAL: WakeWord = WakeWord::new();
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
@@ -51,7 +51,9 @@ fn under_signals<R>(signal: libc::c_int, halt: impl FnOnce() -> R) -> R {
 
 fn is_interrupted<S: WakeSource<Error = std::io::Error>>(source: &S) {
     install(libc::SIGUSR1, ignore);
-    let halted = under_signals(libc::SIGUSR1, || HaltPoller::new(Fixed::new(10_000)).halt(source));
+    let halted = under_signals(libc::SIGUSR1, || {
+        HaltPoller::new(Fixed::new(10_000)).halt_for(source, LONG_NS)
+    });
     let halted = halted.unwrap();
     assert_eq!((halted.end, halted.halt.slept), (HaltEnd::Interrupted, true));
 }
@@ -74,7 +76,7 @@ fn a_handler_that_kicks_always_ends_the_halt() {
         for _ in 0..100 {
             let before = SIGNALS.load(Ordering::Relaxed);
             loop {
-                let halted = poller.halt(&FutexWait::new(&KICKED_BY_SIGNAL)).unwrap();
+                let halted = poller.halt_for(&FutexWait::new(&KICKED_BY_SIGNAL), LONG_NS).unwrap();
                 // A signal that interrupts has kicked before the sleep ended.
                 assert_eq!(halted.end, HaltEnd::Woken);
                 if SIGNALS.load(Ordering::Relaxed) != before {

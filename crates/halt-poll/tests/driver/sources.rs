@@ -24,6 +24,10 @@ pub(crate) fn add(fd: &OwnedFd, count: u64) {
     file.write_all(&count.to_ne_bytes()).unwrap();
 }
 
+/// A time-out that says: this test failed.
+pub(crate) const LONG_NS: u64 = 10_000_000_000;
+const LONG: Option<u64> = Some(LONG_NS);
+
 /// What every source has to do; `wake` makes a wake-up pending.
 fn behaves_as_a_source<S: WakeSource<Error = std::io::Error>>(
     source: &S,
@@ -33,7 +37,7 @@ fn behaves_as_a_source<S: WakeSource<Error = std::io::Error>>(
     assert_eq!(source.block(Some(100_000)).unwrap(), BlockEnd::TimedOut);
     wake();
     assert!(source.is_pending());
-    assert_eq!(source.block(None).unwrap(), BlockEnd::NotSlept);
+    assert_eq!(source.block(LONG).unwrap(), BlockEnd::NotSlept);
     assert!(source.is_pending(), "looking and blocking consume nothing");
     assert!(source.take());
     assert!(!source.take() && !source.is_pending());
@@ -50,7 +54,7 @@ fn behaves_as_a_source<S: WakeSource<Error = std::io::Error>>(
                 std::thread::sleep(Duration::from_millis(20));
                 wake();
             });
-            let halted = poller.halt(source).unwrap();
+            let halted = poller.halt_for(source, LONG_NS).unwrap();
             assert_eq!((halted.end, halted.halt.slept), (HaltEnd::Woken, window == 0));
         });
     }
