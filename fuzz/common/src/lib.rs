@@ -8,6 +8,7 @@
 
 pub mod adaptive_policy;
 pub mod halt_driver;
+pub mod halt_trace;
 pub mod kernel_policy;
 pub mod seed;
 pub mod vcpu_table;
