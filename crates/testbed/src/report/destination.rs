@@ -141,7 +141,7 @@ pub fn print(bytes: &[u8]) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of [`print`].
+/// Those of [`print()`].
 pub fn print_unless_taken(by: Option<&Destination>, text: &str) -> anyhow::Result<()> {
     if by == Some(&Destination::Stdout) { Ok(()) } else { print(text.as_bytes()) }
 }
