@@ -47,7 +47,7 @@ impl BootInfo {
 pub const PROGRAM_IDLE: u32 = 0;
 /// Prints [`HELLO`] and ends with status 0.
 pub const PROGRAM_HELLO: u32 = 1;
-/// Increments [`Mailbox::count`] for ever.
+/// Increments [`Mailbox::count`] for ever, in kernel mode with interrupts on.
 pub const PROGRAM_COUNT: u32 = 2;
 /// Writes to [`PORT_DOORBELL`] for ever, and increments [`Mailbox::count`] each time.
 pub const PROGRAM_DOORBELL: u32 = 3;

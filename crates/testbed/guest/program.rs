@@ -12,7 +12,12 @@ pub fn run(boot: &BootInfo, mailbox: &Mailbox) -> ! {
             console::print(abi::HELLO);
             arch::exit(abi::STATUS_OK)
         }
-        abi::PROGRAM_COUNT => arch::count(mailbox),
+        abi::PROGRAM_COUNT => {
+            if boot.privileged != 0 {
+                arch::enable_interrupts();
+            }
+            arch::count(mailbox)
+        }
         abi::PROGRAM_DOORBELL => arch::ring_doorbell(mailbox),
         abi::PROGRAM_HYPERCALL => {
             arch::hypercall();

@@ -36,6 +36,7 @@ mod loader;
 mod mailbox;
 mod memory;
 mod seccomp;
+mod stats;
 pub mod thread;
 mod vcpu;
 mod vm;

@@ -44,7 +44,8 @@ pub enum Program {
     Idle = abi::PROGRAM_IDLE,
     /// Prints a line and ends with status 0.
     Hello = abi::PROGRAM_HELLO,
-    /// Counts in its mailbox, two instructions a round.
+    /// Counts in its mailbox, two instructions a round and never an exit; with interrupts on in
+    /// kernel mode.
     Count = abi::PROGRAM_COUNT,
     /// Leaves the guest by port I/O, again and again.
     Doorbell = abi::PROGRAM_DOORBELL,

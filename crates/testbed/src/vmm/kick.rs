@@ -35,6 +35,11 @@ extern "C" fn on_kick(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_v
     }
 }
 
+/// Gets a thread out of the guest, or keeps it from entering.
+pub(super) fn signal(thread: ThreadId) -> io::Result<()> {
+    thread.signal(kick_signal())
+}
+
 /// Makes the kick signal known to this process.
 pub(super) fn install_handler() -> Result<(), Error> {
     register_signal_handler(kick_signal(), on_kick)
@@ -163,7 +168,7 @@ impl Vcpus {
     pub(super) fn signal(&self, index: VcpuIndex) {
         if let Some(thread) = self.thread(index.get()) {
             // Fails only for a thread that has ended meanwhile.
-            drop(thread.signal(kick_signal()));
+            drop(signal(thread));
         }
     }
 }

@@ -2,6 +2,7 @@
 //! A VM, from its making to its end.
 
 use std::fmt;
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -25,6 +26,7 @@ use super::interrupts::{Interrupts, Vector};
 use super::kick::{self, Vcpus};
 use super::mailbox::SharedMailbox;
 use super::memory::{self, Memory};
+use super::stats::vcpu_stats;
 use super::thread::ThreadId;
 use super::vcpu::{self, VcpuContext, VcpuReport};
 use super::{loader, seccomp};
@@ -48,6 +50,8 @@ pub struct Vm {
     config: VmConfig,
     /// vCPUs that do not run yet, in the order of their indices.
     idle: Vec<VcpuFd>,
+    /// The kernel's statistics of each vCPU.
+    stats: Vec<Option<File>>,
     vcpus: Arc<Vcpus>,
     interrupts: Interrupts,
     context: VcpuContext,
@@ -96,10 +100,11 @@ impl Vm {
 
         let table = VcpuTable::new(count)
             .map_err(|_| Error::VcpuCount { count, limit: arch::layout::MAX_VCPUS })?;
-        let mut idle = Vec::with_capacity(count);
+        let (mut idle, mut stats) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for index in table.indices() {
             let vcpu = fd.create_vcpu(index.get() as u64).map_err(Error::kvm("KVM_CREATE_VCPU"))?;
             arch::setup_vcpu(&kvm, &vcpu, index, &config, entry)?;
+            stats.push(vcpu_stats(&vcpu));
             idle.push(vcpu);
         }
 
@@ -120,6 +125,7 @@ impl Vm {
         Ok(Self {
             config,
             idle,
+            stats,
             vcpus,
             interrupts,
             context,
@@ -253,6 +259,12 @@ impl Vm {
     pub fn cpu_time(&self, index: usize) -> Result<Duration, Error> {
         let thread = self.thread(index).ok_or(Error::NotRunning)?;
         thread.cpu_time().map_err(Error::system("clock_gettime"))
+    }
+
+    /// The kernel's statistics of a vCPU, in the layout of `KVM_GET_STATS_FD`; `None` if the kernel
+    /// has none.
+    pub fn stats(&self, index: usize) -> Option<&File> {
+        self.stats.get(index)?.as_ref()
     }
 
     /// Sets this VM's ceiling of the kernel's own halt polling, at once and as often as wanted; 0
@@ -482,5 +494,68 @@ impl Drop for Leaving {
         if thread::panicking() {
             self.send(None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvm_ioctls::VcpuExit;
+
+    use super::super::config::{Irqchip, Program};
+    use super::super::kick::RunFlag;
+    use super::*;
+
+    /// A vCPU that no thread runs yet; `None` and a report without KVM.
+    fn idle_vcpu(test: &str, program: Program) -> Option<(Vm, VcpuFd)> {
+        match Vm::new(VmConfig::new(program, Irqchip::UserSpace)) {
+            Ok(mut vm) => {
+                let vcpu = vm.idle.remove(0);
+                Some((vm, vcpu))
+            }
+            Err(error @ Error::Kvm { call: "opening /dev/kvm", .. }) => {
+                skipped::skip(test, &error.to_string());
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn a_kick_before_the_entry_ends_the_entry() {
+        let test = "a_kick_before_the_entry_ends_the_entry";
+        let Some((_vm, mut vcpu)) = idle_vcpu(test, Program::Count) else { return };
+        let flag = RunFlag::new(&mut vcpu);
+        let this = ThreadId::current();
+        // Handled here and now, before KVM_RUN.
+        kick::signal(this).unwrap();
+        // Should that be forgotten, this ends the guest after all.
+        let (done, waits) = channel::<()>();
+        let backstop = thread::spawn(move || {
+            if waits.recv_timeout(Duration::from_secs(2)).is_err() {
+                kick::signal(this).unwrap();
+            }
+        });
+        let begin = Instant::now();
+        assert!(matches!(vcpu.run(), Err(error) if error.errno() == libc::EINTR));
+        let entry = begin.elapsed();
+        flag.clear();
+        let _ = done.send(());
+        backstop.join().unwrap();
+        assert!(entry < Duration::from_secs(1), "{entry:?}: the guest ran on");
+    }
+
+    #[test]
+    fn a_vector_that_is_injected_is_not_replaced_before_the_guest_took_it() {
+        let test = "a_vector_that_is_injected_is_not_replaced_before_the_guest_took_it";
+        let Some((vm, mut vcpu)) = idle_vcpu(test, Program::Idle) else { return };
+        let mailbox = vm.mailbox(0).unwrap();
+        for request in 1..=3 {
+            while !matches!(vcpu.run().unwrap(), VcpuExit::Hlt) {}
+            assert!(arch::can_inject(&mut vcpu));
+            mailbox.post(request);
+            arch::inject(&mut vcpu, Vector::Request.number()).unwrap();
+            assert!(!arch::can_inject(&mut vcpu));
+        }
+        assert_eq!(mailbox.answered(), 2);
     }
 }

@@ -3,7 +3,7 @@
 
 use testbed::vmm::{BlockHalts, Irqchip, Program, VcpuEnd, VcpuError, Vm, VmConfig, VmReport, abi};
 
-use super::kvm::{LIMIT, usable};
+use super::kvm::{LIMIT, turn};
 
 fn run(program: Program) -> VmReport {
     let mut vm = Vm::new(VmConfig::new(program, Irqchip::UserSpace)).unwrap();
@@ -13,9 +13,7 @@ fn run(program: Program) -> VmReport {
 
 #[test]
 fn undefined_instruction_is_reported_by_the_guest_itself() {
-    if !usable("undefined_instruction_is_reported_by_the_guest_itself") {
-        return;
-    }
+    let Some(_turn) = turn("undefined_instruction_is_reported_by_the_guest_itself") else { return };
     let report = run(Program::Undefined);
     let VcpuEnd::Guest(status) = report.vcpus[0].end else { panic!("{report:?}") };
     assert_eq!(status, abi::STATUS_EXCEPTION + 6);
@@ -24,9 +22,7 @@ fn undefined_instruction_is_reported_by_the_guest_itself() {
 
 #[test]
 fn guest_panic_says_where() {
-    if !usable("guest_panic_says_where") {
-        return;
-    }
+    let Some(_turn) = turn("guest_panic_says_where") else { return };
     let report = run(Program::Panic);
     assert!(matches!(report.vcpus[0].end, VcpuEnd::Guest(abi::STATUS_PANIC)), "{report:?}");
     assert!(report.console.contains("program.rs line 0x"), "{report:?}");
@@ -34,9 +30,7 @@ fn guest_panic_says_where() {
 
 #[test]
 fn triple_fault_is_a_shutdown_with_registers() {
-    if !usable("triple_fault_is_a_shutdown_with_registers") {
-        return;
-    }
+    let Some(_turn) = turn("triple_fault_is_a_shutdown_with_registers") else { return };
     let report = run(Program::TripleFault);
     let VcpuEnd::Failed(error @ VcpuError::Shutdown { registers }) = &report.vcpus[0].end else {
         panic!("{report:?}");
@@ -47,9 +41,7 @@ fn triple_fault_is_a_shutdown_with_registers() {
 
 #[test]
 fn unknown_port_is_named() {
-    if !usable("unknown_port_is_named") {
-        return;
-    }
+    let Some(_turn) = turn("unknown_port_is_named") else { return };
     let report = run(Program::UnknownPort);
     let VcpuEnd::Failed(VcpuError::UnknownPort { port, size, write, .. }) = report.vcpus[0].end
     else {
@@ -60,9 +52,7 @@ fn unknown_port_is_named() {
 
 #[test]
 fn unknown_address_is_named() {
-    if !usable("unknown_address_is_named") {
-        return;
-    }
+    let Some(_turn) = turn("unknown_address_is_named") else { return };
     let report = run(Program::UnknownMemory);
     let VcpuEnd::Failed(VcpuError::UnknownAddress { address, write, .. }) = report.vcpus[0].end
     else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! Halts end when they should and no earlier, in the kernel and in user space.
 
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use testbed::vmm::{
     BlockHalts, Event, HaltMechanism, IdleReason, Irqchip, Program, Vector, Vm, VmConfig, classify,
 };
 
-use super::kvm::{IRQCHIPS, LIMIT, running, until, usable};
+use super::kvm::{IRQCHIPS, LIMIT, running, turn, until};
 
 fn ping(vm: &Vm, index: usize, requests: std::ops::RangeInclusive<u32>) {
     let (mailbox, interrupts) = (vm.mailbox(index).unwrap(), vm.interrupts());
@@ -22,14 +23,15 @@ fn ping(vm: &Vm, index: usize, requests: std::ops::RangeInclusive<u32>) {
 
 #[test]
 fn requests_are_answered_thousands_of_times_without_a_lost_wake_up() {
-    if !usable("requests_are_answered_thousands_of_times_without_a_lost_wake_up") {
+    let Some(_turn) = turn("requests_are_answered_thousands_of_times_without_a_lost_wake_up")
+    else {
         return;
-    }
+    };
     for irqchip in IRQCHIPS {
         let vm = running(VmConfig::new(Program::Idle, irqchip));
-        ping(&vm, 0, 1..=4000);
+        ping(&vm, 0, 1..=2000);
         let mailbox = vm.mailbox(0).unwrap();
-        assert_eq!(mailbox.requests.load(Ordering::Acquire), 4000, "{irqchip:?}: one each");
+        assert_eq!(mailbox.requests.load(Ordering::Acquire), 2000, "{irqchip:?}: one each");
         vm.stop().unwrap();
     }
 }
@@ -38,9 +40,10 @@ fn requests_are_answered_thousands_of_times_without_a_lost_wake_up() {
 /// to halt, is about to be entered.
 #[test]
 fn interrupts_at_any_moment_arrive_on_every_vcpu_with_ticks_between() {
-    if !usable("interrupts_at_any_moment_arrive_on_every_vcpu_with_ticks_between") {
+    let Some(_turn) = turn("interrupts_at_any_moment_arrive_on_every_vcpu_with_ticks_between")
+    else {
         return;
-    }
+    };
     for irqchip in IRQCHIPS {
         let config = VmConfig::new(Program::Idle, irqchip).with_vcpus(3).with_tick_hz(250);
         let vm = running(config);
@@ -73,20 +76,23 @@ fn interrupts_at_any_moment_arrive_on_every_vcpu_with_ticks_between() {
 
 #[test]
 fn ticks_come_at_the_rate_that_was_asked_for() {
-    if !usable("ticks_come_at_the_rate_that_was_asked_for") {
-        return;
-    }
+    let Some(_turn) = turn("ticks_come_at_the_rate_that_was_asked_for") else { return };
     for irqchip in IRQCHIPS {
         let vm = running(VmConfig::new(Program::Idle, irqchip).with_tick_hz(250));
         let mailbox = vm.mailbox(0).unwrap();
-        let (begin, before) = (Instant::now(), mailbox.ticks.load(Ordering::Acquire));
-        std::thread::sleep(Duration::from_millis(600));
-        let ticks = mailbox.ticks.load(Ordering::Acquire) - before;
-        let expected = begin.elapsed().as_secs_f64() * 250.0;
-        // Not more, and not much fewer even on a machine that is busy.
-        #[expect(clippy::cast_precision_loss, reason = "hundreds")]
-        let share = ticks as f64 / expected;
-        assert!((0.5..1.05).contains(&share), "{irqchip:?}: {ticks} ticks, {expected} expected");
+        let share = || {
+            let (begin, before) = (Instant::now(), mailbox.ticks.load(Ordering::Acquire));
+            std::thread::sleep(Duration::from_millis(300));
+            let ticks = mailbox.ticks.load(Ordering::Acquire) - before;
+            #[expect(clippy::cast_precision_loss, reason = "hundreds")]
+            let ticks = ticks as f64;
+            ticks / (begin.elapsed().as_secs_f64() * 250.0)
+        };
+        // A host that is busy makes one of several ticks now and then, but never more.
+        let shares: Vec<f64> = (0..10).map(|_| share()).take_while(|s| *s < 0.9).collect();
+        assert!(shares.len() < 10, "{irqchip:?}: {shares:?} of the ticks");
+        let share = share();
+        assert!(share < 1.1, "{irqchip:?}: {share} of the ticks");
         vm.stop().unwrap();
     }
 }
@@ -101,9 +107,7 @@ fn f17_every_idle_exit_blocks() {
     // An exit nobody knows ends the vCPU rather than spin.
     assert_eq!(classify(&VcpuExit::Unsupported(9999)), Event::Unhandled);
 
-    if !usable("f17_every_idle_exit_blocks") {
-        return;
-    }
+    let Some(_turn) = turn("f17_every_idle_exit_blocks") else { return };
     let vm = running(VmConfig::new(Program::Idle, Irqchip::UserSpace));
     ping(&vm, 0, 1..=10);
     let before = vm.cpu_time(0).unwrap();
@@ -119,9 +123,7 @@ fn f17_every_idle_exit_blocks() {
 /// F18: with a local APIC in the kernel no halt exit ever comes, and none is waited for.
 #[test]
 fn f18_mechanism_follows_the_irqchip() {
-    if !usable("f18_mechanism_follows_the_irqchip") {
-        return;
-    }
+    let Some(_turn) = turn("f18_mechanism_follows_the_irqchip") else { return };
     for irqchip in IRQCHIPS {
         let vm = running(VmConfig::new(Program::Idle, irqchip));
         ping(&vm, 0, 1..=100);
@@ -134,55 +136,65 @@ fn f18_mechanism_follows_the_irqchip() {
     }
 }
 
-/// The vCPU's own CPU time tells whether the kernel polled. The kernel does not poll while others
-/// want the CPU, so this looks for a moment when the host is quiet.
+/// The kernel's own counter tells whether it polled, also on a busy host.
 #[test]
 fn kernel_halt_polling_follows_the_ceiling_at_run_time() {
     const TEST: &str = "kernel_halt_polling_follows_the_ceiling_at_run_time";
-    if !usable(TEST) {
-        return;
-    }
-    // With 1000 ticks a second, a ceiling of 2 ms polls through every halt.
-    let vm = running(VmConfig::new(Program::Idle, Irqchip::InKernel).with_tick_hz(1000));
-    let share = |ceiling_ns| {
-        vm.set_halt_poll_ns(ceiling_ns).unwrap();
-        std::thread::sleep(Duration::from_millis(20));
-        let (begin, before) = (Instant::now(), vm.cpu_time(0).unwrap());
-        std::thread::sleep(Duration::from_millis(100));
-        (vm.cpu_time(0).unwrap() - before).as_secs_f64() / begin.elapsed().as_secs_f64()
-    };
-    let mut quiet = 0;
-    for _ in 0..40 {
-        let busy = busy_time();
-        let [off, on, off_again] = [share(0), share(2_000_000), share(0)];
-        if on > 2.0 * off && on > 2.0 * off_again {
-            vm.stop().unwrap();
+    let Some(_turn) = turn(TEST) else { return };
+    for irqchip in [Irqchip::InKernel, Irqchip::Split] {
+        let vm = running(VmConfig::new(Program::Idle, irqchip).with_tick_hz(1000));
+        if vm.stats(0).is_none() {
+            skipped::skip(TEST, "the kernel has no statistics of vCPUs");
             return;
         }
-        // 360 ms passed, of which the vCPU itself may have used a third.
-        if busy_time() - busy < Duration::from_millis(250) {
-            quiet += 1;
-            assert!(quiet < 3, "no polling on a quiet host: {off:.3} {on:.3} {off_again:.3}");
+        let polls_with = |ceiling_ns| {
+            vm.set_halt_poll_ns(ceiling_ns).unwrap();
+            // The halt that is under way polls, or not, as before.
+            std::thread::sleep(Duration::from_millis(20));
+            let before = halt_polls(&vm);
+            std::thread::sleep(Duration::from_millis(100));
+            halt_polls(&vm) - before
+        };
+        for _ in 0..2 {
+            // A ceiling above the tick's period: the window grows until it spans the halts.
+            let polls = polls_with(4_000_000);
+            assert!(polls > 0, "{irqchip:?} does not poll");
+            assert_eq!(polls_with(0), 0, "{irqchip:?} goes on polling");
         }
+        vm.stop().unwrap();
     }
-    vm.stop().unwrap();
-    skipped::skip(TEST, "the host is never quiet: its kernel does not poll");
 }
 
-/// CPU time that all CPUs were busy for since boot, in steps of 10 ms.
-fn busy_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap();
-    let ticks: Vec<u64> =
-        stat.lines().next().unwrap().split_whitespace().flat_map(str::parse).collect();
-    // All but idle and iowait, the fourth and fifth.
-    Duration::from_millis(10 * (ticks[..3].iter().sum::<u64>() + ticks[5..8].iter().sum::<u64>()))
+/// `halt_attempted_poll` of vCPU 0, read as Documentation/virt/kvm/api.rst lays it out.
+fn halt_polls(vm: &Vm) -> u64 {
+    let file = vm.stats(0).unwrap();
+    let bytes = |offset: u64, len: usize| {
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, offset).unwrap();
+        bytes
+    };
+    let word = |bytes: &[u8], at: usize| {
+        u64::from(u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap()))
+    };
+    // flags, name size, number of descriptors, offsets of ID, descriptors and data.
+    let header = bytes(0, 24);
+    let (name_size, count) = (word(&header, 4), word(&header, 8));
+    let (descriptors, data) = (word(&header, 16), word(&header, 20));
+    let size = 16 + name_size;
+    for index in 0..count {
+        let descriptor = bytes(descriptors + index * size, usize::try_from(size).unwrap());
+        // flags, exponent and size, offset, bucket size, name.
+        if descriptor[16..].starts_with(b"halt_attempted_poll\0") {
+            let value = bytes(data + word(&descriptor, 8), 8);
+            return u64::from_ne_bytes(value.try_into().unwrap());
+        }
+    }
+    panic!("no halt_attempted_poll");
 }
 
 #[test]
 fn halts_are_counted_and_the_handler_gets_each() {
-    if !usable("halts_are_counted_and_the_handler_gets_each") {
-        return;
-    }
+    let Some(_turn) = turn("halts_are_counted_and_the_handler_gets_each") else { return };
     let mut vm = Vm::new(VmConfig::new(Program::Idle, Irqchip::UserSpace).with_vcpus(2)).unwrap();
     let mut asked = Vec::new();
     vm.start(|index| {
@@ -199,9 +211,7 @@ fn halts_are_counted_and_the_handler_gets_each() {
 
 #[test]
 fn the_tick_can_be_changed_at_run_time() {
-    if !usable("the_tick_can_be_changed_at_run_time") {
-        return;
-    }
+    let Some(_turn) = turn("the_tick_can_be_changed_at_run_time") else { return };
     for irqchip in IRQCHIPS {
         let vm = running(VmConfig::new(Program::Idle, irqchip).with_vcpus(2));
         let mailbox = vm.mailbox(1).unwrap();
@@ -224,9 +234,7 @@ fn the_tick_can_be_changed_at_run_time() {
 
 #[test]
 fn a_paused_vcpu_uses_no_cpu_and_forgets_no_interrupt() {
-    if !usable("a_paused_vcpu_uses_no_cpu_and_forgets_no_interrupt") {
-        return;
-    }
+    let Some(_turn) = turn("a_paused_vcpu_uses_no_cpu_and_forgets_no_interrupt") else { return };
     for irqchip in IRQCHIPS {
         let vm = running(VmConfig::new(Program::Idle, irqchip).with_vcpus(2));
         let (mailbox, interrupts) = (vm.mailbox(0).unwrap(), vm.interrupts());
@@ -247,6 +255,54 @@ fn a_paused_vcpu_uses_no_cpu_and_forgets_no_interrupt() {
             until("an answer after the pause", &mailbox, || mailbox.answered() == round);
         }
         vm.pause().unwrap();
+        vm.stop().unwrap();
+    }
+}
+
+/// A vector that is injected must not be replaced by another before the guest took it.
+#[test]
+fn interrupts_from_two_sides_all_arrive() {
+    let Some(_turn) = turn("interrupts_from_two_sides_all_arrive") else { return };
+    for irqchip in IRQCHIPS {
+        let vm = running(VmConfig::new(Program::Idle, irqchip));
+        let (mailbox, interrupts) = (vm.mailbox(0).unwrap(), vm.interrupts());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for request in 1..=1000 {
+                    mailbox.post(request);
+                    interrupts.raise(0, Vector::Request).unwrap();
+                    until("an answer", &mailbox, || mailbox.answered() == request);
+                }
+            });
+            scope.spawn(|| {
+                for round in 1..=1000 {
+                    interrupts.raise(0, Vector::Tick).unwrap();
+                    until("the tick", &mailbox, || mailbox.ticks.load(Ordering::Acquire) == round);
+                }
+            });
+        });
+        vm.stop().unwrap();
+    }
+}
+
+/// Such a guest has to be interrupted, and that must work just before it is entered, too.
+#[test]
+fn interrupts_reach_a_guest_that_never_exits() {
+    let Some(_turn) = turn("interrupts_reach_a_guest_that_never_exits") else { return };
+    for irqchip in IRQCHIPS {
+        let vm = running(VmConfig::new(Program::Count, irqchip));
+        let (mailbox, interrupts) = (vm.mailbox(0).unwrap(), vm.interrupts());
+        for round in (2..=2000_u32).step_by(2) {
+            for request in [round - 1, round] {
+                mailbox.post(request);
+                interrupts.raise(0, Vector::Request).unwrap();
+                // Until the vCPU is on its way out of the guest, or in again.
+                for _ in 0..round {
+                    std::hint::spin_loop();
+                }
+            }
+            until("an answer", &mailbox, || mailbox.answered() == round);
+        }
         vm.stop().unwrap();
     }
 }

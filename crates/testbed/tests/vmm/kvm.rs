@@ -2,6 +2,7 @@
 //! Whether there is a KVM to test on, and the waits of the tests.
 
 use std::fs::OpenOptions;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use testbed::vmm::{BlockHalts, Irqchip, SharedMailbox, Vm, VmConfig};
@@ -11,13 +12,17 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// All of them.
 pub(crate) const IRQCHIPS: [Irqchip; 3] = [Irqchip::InKernel, Irqchip::Split, Irqchip::UserSpace];
 
-/// True if `/dev/kvm` can be used; else `test` is reported as skipped.
-pub(crate) fn usable(test: &str) -> bool {
+/// One test at a time: they measure CPU time and latency.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The test's turn if `/dev/kvm` can be used; else `test` is reported as skipped.
+pub(crate) fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     match OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        Ok(_) => true,
+        // A test that failed left nothing behind.
+        Ok(_) => Some(TURN.lock().unwrap_or_else(PoisonError::into_inner)),
         Err(error) => {
             skipped::skip(test, &format!("/dev/kvm cannot be opened: {error}"));
-            false
+            None
         }
     }
 }

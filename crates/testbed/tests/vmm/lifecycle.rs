@@ -11,13 +11,11 @@ use testbed::vmm::{
 };
 use vcpu_state::WakeWord;
 
-use super::kvm::{IRQCHIPS, LIMIT, running, until, usable};
+use super::kvm::{IRQCHIPS, LIMIT, running, turn, until};
 
 #[test]
 fn guest_boots_prints_and_ends_with_every_irqchip() {
-    if !usable("guest_boots_prints_and_ends_with_every_irqchip") {
-        return;
-    }
+    let Some(_turn) = turn("guest_boots_prints_and_ends_with_every_irqchip") else { return };
     for irqchip in IRQCHIPS {
         let mut vm = Vm::new(VmConfig::new(Program::Hello, irqchip)).unwrap();
         vm.start(|_| Box::new(BlockHalts)).unwrap();
@@ -29,9 +27,7 @@ fn guest_boots_prints_and_ends_with_every_irqchip() {
 
 #[test]
 fn counting_guest_stops_within_bounded_time() {
-    if !usable("counting_guest_stops_within_bounded_time") {
-        return;
-    }
+    let Some(_turn) = turn("counting_guest_stops_within_bounded_time") else { return };
     for privilege in [Privilege::Kernel, Privilege::User] {
         let config = VmConfig::new(Program::Count, Irqchip::UserSpace).with_privilege(privilege);
         let mut vm = Vm::new(config).unwrap();
@@ -50,9 +46,7 @@ fn counting_guest_stops_within_bounded_time() {
 /// The signal may come anywhere between "not yet in the guest" and "halted in KVM".
 #[test]
 fn stopping_at_any_moment_never_hangs() {
-    if !usable("stopping_at_any_moment_never_hangs") {
-        return;
-    }
+    let Some(_turn) = turn("stopping_at_any_moment_never_hangs") else { return };
     for round in 0..60_u64 {
         let irqchip = IRQCHIPS[usize::try_from(round % 3).unwrap()];
         let config = VmConfig::new(Program::Idle, irqchip).with_vcpus(2).with_tick_hz(250);
@@ -68,9 +62,7 @@ fn stopping_at_any_moment_never_hangs() {
 
 #[test]
 fn halt_with_interrupts_off_is_ended_by_the_vmm_alone() {
-    if !usable("halt_with_interrupts_off_is_ended_by_the_vmm_alone") {
-        return;
-    }
+    let Some(_turn) = turn("halt_with_interrupts_off_is_ended_by_the_vmm_alone") else { return };
     for irqchip in IRQCHIPS {
         let vm = running(VmConfig::new(Program::HaltForEver, irqchip));
         vm.interrupts().raise(0, Vector::Request).unwrap();
@@ -86,9 +78,7 @@ fn halt_with_interrupts_off_is_ended_by_the_vmm_alone() {
 
 #[test]
 fn dropping_a_running_vm_ends_its_threads() {
-    if !usable("dropping_a_running_vm_ends_its_threads") {
-        return;
-    }
+    let Some(_turn) = turn("dropping_a_running_vm_ends_its_threads") else { return };
     let vm = running(VmConfig::new(Program::Idle, Irqchip::UserSpace));
     let thread = vm.thread(0).unwrap();
     drop(vm);
@@ -97,9 +87,7 @@ fn dropping_a_running_vm_ends_its_threads() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    if !usable("what_cannot_be_is_refused") {
-        return;
-    }
+    let Some(_turn) = turn("what_cannot_be_is_refused") else { return };
     let config = VmConfig::new(Program::Idle, Irqchip::UserSpace);
     for vcpus in [0, 65, usize::MAX] {
         let refused = Vm::new(config.clone().with_vcpus(vcpus)).unwrap_err();
@@ -116,9 +104,7 @@ fn what_cannot_be_is_refused() {
 
 #[test]
 fn vcpu_threads_run_under_a_seccomp_filter() {
-    if !usable("vcpu_threads_run_under_a_seccomp_filter") {
-        return;
-    }
+    let Some(_turn) = turn("vcpu_threads_run_under_a_seccomp_filter") else { return };
     for irqchip in IRQCHIPS {
         let vm = running(VmConfig::new(Program::Idle, irqchip));
         let path = format!("/proc/self/task/{}/status", vm.thread(0).unwrap().get());
@@ -141,9 +127,7 @@ impl HaltHandler for OpensFiles {
 
 #[test]
 fn forbidden_system_call_ends_the_vcpu_with_its_number() {
-    if !usable("forbidden_system_call_ends_the_vcpu_with_its_number") {
-        return;
-    }
+    let Some(_turn) = turn("forbidden_system_call_ends_the_vcpu_with_its_number") else { return };
     let mut vm = Vm::new(VmConfig::new(Program::Idle, Irqchip::UserSpace)).unwrap();
     vm.start(|_| Box::new(OpensFiles)).unwrap();
     let report = vm.wait(LIMIT).unwrap();
@@ -164,9 +148,7 @@ impl HaltHandler for Panics {
 
 #[test]
 fn panic_of_a_halt_handler_is_an_error_of_the_vm() {
-    if !usable("panic_of_a_halt_handler_is_an_error_of_the_vm") {
-        return;
-    }
+    let Some(_turn) = turn("panic_of_a_halt_handler_is_an_error_of_the_vm") else { return };
     let mut vm = Vm::new(VmConfig::new(Program::Idle, Irqchip::UserSpace)).unwrap();
     vm.start(|_| Box::new(Panics)).unwrap();
     let result = vm.wait(LIMIT);
@@ -175,9 +157,7 @@ fn panic_of_a_halt_handler_is_an_error_of_the_vm() {
 
 #[test]
 fn vcpu_thread_is_bound_to_the_cpu_that_was_asked_for() {
-    if !usable("vcpu_thread_is_bound_to_the_cpu_that_was_asked_for") {
-        return;
-    }
+    let Some(_turn) = turn("vcpu_thread_is_bound_to_the_cpu_that_was_asked_for") else { return };
     let config = VmConfig::new(Program::Idle, Irqchip::UserSpace);
     let vm = running(config.clone().with_cpus(vec![0]));
     let path = format!("/proc/self/task/{}/status", vm.thread(0).unwrap().get());

@@ -4,6 +4,12 @@
 use crate::abi::{self, Mailbox};
 use core::arch::asm;
 
+/// Lets the handlers of the IDT run from now on, in between.
+pub fn enable_interrupts() {
+    // SAFETY: the handlers save what they use.
+    unsafe { asm!("sti", options(nostack)) };
+}
+
 /// Interrupts on, halt, again.
 pub fn idle() -> ! {
     // SAFETY: the handlers of the IDT save what they use.

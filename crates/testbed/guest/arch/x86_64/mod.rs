@@ -11,7 +11,7 @@ mod port;
 use crate::abi::{self, BootInfo};
 
 pub use instructions::{
-    compare_exchange_16_bytes, count, fault_beyond_handling, halt_for_ever, hypercall, idle,
+    compare_exchange_16_bytes, count, enable_interrupts, fault_beyond_handling, halt_for_ever, hypercall, idle,
     ring_doorbell, undefined_instruction,
 };
 
