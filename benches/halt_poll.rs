@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use criterion::Criterion;
 use halt_poll::{
-    Adaptive, AdaptiveParams, Clock, Fixed, FutexWait, HaltPoller, KernelParams, KernelPolicy,
-    Monotonic, Never, wake,
+    Adaptive, AdaptiveParams, Clock, Counters, Fixed, FutexWait, Gated, Halt, HaltPoller,
+    KernelParams, KernelPolicy, Monotonic, Never, Policy, Share, SharedAdaptiveParams,
+    SharedKernelParams, wake,
 };
 use vcpu_state::{BlockEnd, WakeSource, WakeWord};
 
 pub(crate) fn benches(criterion: &mut Criterion) {
+    policies(criterion);
     driver(criterion);
 }
 
@@ -111,5 +113,81 @@ impl WakeSource for Quiet {
 
     fn block(&self, _timeout_ns: Option<u64>) -> std::io::Result<BlockEnd> {
         Ok(BlockEnd::NotSlept)
+    }
+}
+
+/// The policies: window and record of one halt.
+fn policies(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("halt-poll/window+record");
+    // What a guest does, in nanoseconds: 4 us, and a tick; and what no branch predictor learns.
+    let short = |_| 4_000;
+    let tick = |_| 4_000_000;
+    let random = |state| 1_000 + u64::from(state >> 16);
+
+    let host = SharedKernelParams::new(KernelParams::X86);
+    group.bench_function("kernel, random", |bencher| {
+        let mut guest = Guest::new(random);
+        let mut policy = KernelPolicy::new(&host);
+        bencher.iter(|| guest.halt(&mut policy));
+    });
+
+    let params = AdaptiveParams { block_cost_ns: 20_000, ..AdaptiveParams::default() };
+    let shared = SharedAdaptiveParams::new(params);
+    group.bench_function("adaptive, short", |bencher| {
+        let mut guest = Guest::new(short);
+        let mut policy = Adaptive::new(&shared);
+        bencher.iter(|| guest.halt(&mut policy));
+    });
+    group.bench_function("adaptive, tick", |bencher| {
+        let mut guest = Guest::new(tick);
+        let mut policy = Adaptive::new(&shared);
+        bencher.iter(|| guest.halt(&mut policy));
+    });
+    group.bench_function("adaptive, random", |bencher| {
+        let mut guest = Guest::new(random);
+        let mut policy = Adaptive::new(&shared);
+        bencher.iter(|| guest.halt(&mut policy));
+    });
+
+    if let Ok(share) = Share::percent(10) {
+        shared.set_max_polled_share(share);
+    }
+    group.bench_function("gated adaptive, share 10 %, short", |bencher| {
+        let mut guest = Guest::new(short);
+        let mut policy = Gated::new(Adaptive::new(&shared));
+        bencher.iter(|| guest.halt(&mut policy));
+    });
+    group.finish();
+
+    let mut counters = Counters::default();
+    criterion.bench_function("halt-poll/counters", |bencher| {
+        let halt = Halt::slept(0, 10_000, 10_000, 70_000);
+        bencher.iter(|| counters.record(black_box(&halt)));
+    });
+}
+
+/// Halts of lengths made from a random state.
+struct Guest<F> {
+    length: F,
+    now_ns: u64,
+    state: u32,
+}
+
+impl<F: Fn(u32) -> u64> Guest<F> {
+    const fn new(length: F) -> Self {
+        Self { length, now_ns: 0, state: 0 }
+    }
+
+    fn halt(&mut self, policy: &mut impl Policy) {
+        self.state = self.state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let length = (self.length)(self.state);
+        let window = policy.window(self.now_ns);
+        let halt = if length <= u64::from(window) {
+            Halt::polled(self.now_ns, window, length)
+        } else {
+            Halt::slept(self.now_ns, window, window.into(), length)
+        };
+        policy.record(black_box(&halt));
+        self.now_ns += length + 1_000;
     }
 }

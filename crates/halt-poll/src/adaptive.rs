@@ -142,14 +142,13 @@ impl<S: Source<Params = AdaptiveParams>> Policy for Adaptive<S> {
         if halt.contended || pending || block_cost == 0 {
             return;
         }
-        let length = if halt.slept {
-            // It slept, so it was longer than its poll, whatever the latency.
-            let woken = halt.halt_ns.saturating_sub(u64::from(self.params.latency_ns));
-            saturate(woken).max(polled.saturating_add(1))
-        } else {
-            saturate(halt.halt_ns)
-        };
-        let spent = if halt.slept { polled } else { length };
+        // Selected without a branch: whether a halt sleeps is what nobody can predict.
+        let slept = u32::from(halt.slept);
+        let late = u64::from(self.params.latency_ns * slept);
+        // One that slept was longer than its poll, whatever the latency.
+        let at_least = polled.saturating_add(1) * slept;
+        let length = saturate(halt.halt_ns.saturating_sub(late)).max(at_least);
+        let spent = polled * slept + length * (1 - slept);
         self.guard.settle(length, spent, halt.slept, block_cost);
         let latency = self.params.latency_ns;
         let weight = self.probe.weigh(length, halt.slept, polled, block_cost, latency);

@@ -36,19 +36,13 @@ impl Guard {
 
     /// Accounts for a halt of `length` that polled for `polled`. Where something else (the
     /// ceiling, the share) forbade what the bound needs, the debt is capped and forgiven.
-    pub(super) const fn settle(&mut self, length: u32, polled: u32, slept: bool, block_cost: u32) {
-        let b = block_cost as i64;
-        let optimum = if length < block_cost { length as i64 } else { b };
-        let cost = polled as i64 + if slept { b } else { 0 };
+    pub(super) fn settle(&mut self, length: u32, polled: u32, slept: bool, block_cost: u32) {
+        let b = i64::from(block_cost);
+        let optimum = i64::from(length.min(block_cost));
+        let cost = i64::from(polled) + i64::from(slept) * b;
         let slack = self.slack + BOUND * optimum - UNIT * cost;
         let lowest = -DEBT * UNIT * b;
         let highest = CREDIT * UNIT * b;
-        self.slack = if slack < lowest {
-            lowest
-        } else if slack > highest {
-            highest
-        } else {
-            slack
-        };
+        self.slack = slack.clamp(lowest, highest);
     }
 }
