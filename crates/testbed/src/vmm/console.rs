@@ -85,3 +85,33 @@ impl ConsoleOutput {
         String::from_utf8_lossy(&[first, second].concat()).into_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_is_bounded_on_its_way_and_where_it_is_kept() {
+        let (mut input, output) = console().unwrap();
+        // Nobody drains: the rest is lost, and the writer does not wait.
+        input.write_all(&[b'x'; 3 * IN_FLIGHT]).unwrap();
+        assert_eq!(output.text().len(), IN_FLIGHT);
+        for _ in 0..(2 * KEPT / IN_FLIGHT) {
+            input.write_all(&[b'y'; IN_FLIGHT]).unwrap();
+            output.drain();
+        }
+        input.write_all(b"the end").unwrap();
+        let text = output.text();
+        assert_eq!(text.len(), KEPT);
+        assert!(text.ends_with("the end"), "the latest is kept");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_do_no_harm() {
+        let (mut input, output) = console().unwrap();
+        input.write_all(&[0xff, b'a', 0xc3]).unwrap();
+        assert_eq!(output.text(), "\u{fffd}a\u{fffd}");
+    }
+}

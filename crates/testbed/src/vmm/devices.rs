@@ -80,3 +80,44 @@ fn serial_register(port: u16) -> Option<u8> {
     let register = port.checked_sub(PORT_SERIAL)?;
     u8::try_from(register).ok().filter(|_| register < SERIAL_REGISTERS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::abi::PORT_NOBODY;
+    use super::super::console::{ConsoleOutput, console};
+    use super::*;
+
+    fn devices() -> (Devices, ConsoleOutput) {
+        let (input, output) = console().unwrap();
+        (Devices::new(input), output)
+    }
+
+    #[test]
+    fn string_instruction_prints_all_its_bytes() {
+        let (mut devices, output) = devices();
+        assert!(matches!(devices.write(PORT_SERIAL, b"ab\n"), Access::Done));
+        assert_eq!(output.text(), "ab\n");
+        let mut status = [0];
+        assert!(matches!(devices.read(PORT_SERIAL + 5, &mut status), Access::Done));
+        assert_ne!(status[0] & 0x20, 0, "ready for the next byte");
+    }
+
+    #[test]
+    fn exit_register_takes_32_bits_and_nothing_else() {
+        let (mut devices, _) = devices();
+        let status = devices.write(PORT_EXIT, &0x201_u32.to_le_bytes());
+        assert!(matches!(status, Access::Exit(0x201)));
+        for len in [0, 1, 2, 3, 5, 8, 4096] {
+            assert!(matches!(devices.write(PORT_EXIT, &vec![0; len]), Access::Nobody), "{len}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_anywhere_else() {
+        let (mut devices, _) = devices();
+        for port in [0, PORT_SERIAL - 1, PORT_SERIAL + 8, PORT_NOBODY, u16::MAX] {
+            assert!(matches!(devices.write(port, &[0]), Access::Nobody), "{port:#x}");
+            assert!(matches!(devices.read(port, &mut [0]), Access::Nobody), "{port:#x}");
+        }
+    }
+}

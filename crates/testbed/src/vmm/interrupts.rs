@@ -115,3 +115,28 @@ impl Interrupts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vcpu_state::VcpuTable;
+
+    use super::*;
+
+    #[test]
+    fn a_vector_waits_until_it_is_taken_and_is_one_however_often_it_was_raised() {
+        let vcpus = Arc::new(Vcpus::new(VcpuTable::new(2).unwrap()));
+        let interrupts = Interrupts::by_loop(vcpus.clone());
+        let pending = interrupts.pending(1).unwrap();
+        assert_eq!(pending.next(), None);
+        for _ in 0..3 {
+            interrupts.raise(1, Vector::Tick).unwrap();
+        }
+        interrupts.raise(1, Vector::Request).unwrap();
+        for vector in [Vector::Request, Vector::Tick] {
+            assert_eq!(pending.next(), Some(vector));
+            pending.take(vector);
+        }
+        assert_eq!(pending.next(), None);
+        assert_eq!(interrupts.pending(0).unwrap().next(), None, "of another vCPU");
+    }
+}

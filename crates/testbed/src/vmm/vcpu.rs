@@ -207,7 +207,7 @@ impl VcpuLoop<'_> {
         self.owner.leave();
         let exit = match result {
             Ok(exit) => exit,
-            Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {
+            Err(error) if error.errno() == libc::EINTR => {
                 flag.clear();
                 return Ok(Next::Enter);
             }

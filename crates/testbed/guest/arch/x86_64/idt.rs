@@ -45,10 +45,8 @@ pub fn load(local_irqchip: bool) {
 
 /// A present 64-bit interrupt gate of DPL 0.
 fn set_gate(vector: usize, handler: u64) {
-    let low = (handler & 0xffff)
-        | CODE_SELECTOR << 16
-        | 0x8e00 << 32
-        | ((handler >> 16) & 0xffff) << 48;
+    let low =
+        (handler & 0xffff) | CODE_SELECTOR << 16 | 0x8e00 << 32 | ((handler >> 16) & 0xffff) << 48;
     if let Some([first, second]) = TABLE.get(vector) {
         second.store(handler >> 32, Ordering::Relaxed);
         first.store(low, Ordering::Relaxed);

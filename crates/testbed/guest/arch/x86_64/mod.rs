@@ -11,8 +11,8 @@ mod port;
 use crate::abi::{self, BootInfo};
 
 pub use instructions::{
-    compare_exchange_16_bytes, count, enable_interrupts, fault_beyond_handling, halt_for_ever, hypercall, idle,
-    ring_doorbell, undefined_instruction,
+    compare_exchange_16_bytes, count, enable_interrupts, fault_beyond_handling, halt_for_ever,
+    hypercall, idle, ring_doorbell, undefined_instruction,
 };
 
 /// Makes this vCPU ready for interrupts, which stay off.
