@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, ensure};
 
 use self::load::Guest;
+use self::params::Params;
 use self::recorder::{Recorder, Summary, Threads};
 use crate::cli::RecordArgs;
 use crate::report::destination::{Destination, print_unless_taken};
@@ -44,7 +45,6 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<()> {
     };
     let header = params::header(&params, &load);
 
-    let end = Instant::now() + Duration::from_secs_f64(args.seconds);
     let done = AtomicBool::new(false);
     let summary = thread::scope(|scope| {
         let (ready, recording) = mpsc::channel();
@@ -57,29 +57,42 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<()> {
             drop(ready);
             recorder.copy(&header, &args.out, &done)
         });
-        let over = || stop::requested() || Instant::now() >= end || recorder.is_finished();
-        let driven = match (recording.recv(), guest) {
-            // It failed; its error is the result.
-            (Err(_), _) => Ok(()),
-            (Ok(()), Some(guest)) => guest.drive(params.halt_poll_ns, over),
-            (Ok(()), None) => {
-                while !over() {
-                    thread::sleep(Duration::from_millis(10));
+        let driven = {
+            let _stop = SetOnDrop(&done);
+            let started = recording.recv();
+            let end = Instant::now() + Duration::from_secs_f64(args.seconds);
+            let over = || stop::requested() || Instant::now() >= end || recorder.is_finished();
+            match (started, guest) {
+                // It failed; its error is the result.
+                (Err(_), _) => Ok(()),
+                (Ok(()), Some(guest)) => guest.drive(params.halt_poll_ns, over),
+                (Ok(()), None) => {
+                    while !over() {
+                        thread::sleep(Duration::from_millis(10));
+                    }
+                    Ok(())
                 }
-                Ok(())
             }
         };
-        done.store(true, Ordering::Release);
         let summary = recorder.join().map_err(|_| anyhow!("the recorder panicked"))?;
         driven.and(summary)
     })?;
     report(args, &params, summary)
 }
 
-fn report(args: &RecordArgs, params: &params::Params, summary: Summary) -> anyhow::Result<()> {
+/// Ends the recording even if the load panics: the scope would wait for its thread for ever.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn report(args: &RecordArgs, params: &Params, summary: Summary) -> anyhow::Result<()> {
     let now = params::read()?;
     let ceiling = if args.ceiling_ns.is_some() { params.halt_poll_ns } else { now.halt_poll_ns };
-    if *params != (params::Params { halt_poll_ns: ceiling, ..now }) {
+    if *params != (Params { halt_poll_ns: ceiling, ..now }) {
         diagnostic::note(
             "KVM's parameters changed while recording: the trace tells the first ones",
         );
