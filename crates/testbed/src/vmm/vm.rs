@@ -200,13 +200,17 @@ impl Vm {
             ended: self.ended.clone(),
             retired: self.retired.0.clone(),
         };
+        let cpus = &self.config.cpus;
+        let cpu = index.get().checked_rem(cpus.len()).and_then(|place| cpus.get(place).copied());
         let (ready, started) = channel();
         let thread = thread::Builder::new()
             .name(format!("vcpu{}", index.get()))
             .spawn(move || {
                 leaving.vcpus.set_thread(index.get(), Some(ThreadId::current()));
-                // Whoever made this thread waits for it.
-                let _ = ready.send(());
+                // Before the guest runs: a vCPU that polls would keep the caller off its CPU.
+                let pinned = cpu.map_or(Ok(()), |cpu| ThreadId::current().pin(cpu));
+                // Whoever made this thread waits for it, and ends it if it is misplaced.
+                let _ = ready.send(pinned);
                 let report = match seccompiler::apply_filter(&filter) {
                     Ok(()) => vcpu::run(&context, index, &mut fd, &mut *handler),
                     Err(error) => VcpuReport::failed(VcpuError::SeccompInstall(error)),
@@ -215,14 +219,8 @@ impl Vm {
             })
             .map_err(Error::system("starting a thread"))?;
         self.threads.push(thread);
-        started.recv().map_err(|_| Error::Panicked(index.get()))?;
-        let cpus = &self.config.cpus;
-        if let (Some(cpu), Some(thread)) = (
-            cpus.get(index.get().checked_rem(cpus.len()).unwrap_or(0)),
-            self.vcpus.thread(index.get()),
-        ) {
-            thread.pin(*cpu).map_err(Error::system("sched_setaffinity"))?;
-        }
+        let pinned = started.recv().map_err(|_| Error::Panicked(index.get()))?;
+        pinned.map_err(Error::system("sched_setaffinity"))?;
         Ok(())
     }
 
