@@ -62,7 +62,7 @@ pub fn run(args: &HaltArgs) -> anyhow::Result<()> {
     let host = HostParams::new(cost, module.unwrap_or_default());
     // From here on: timers' threads inherit it.
     pin(placement.client)?;
-    let mut vcpus = vcpus(backend, &rows, &placement, &host);
+    let mut vcpus = vcpus(backend, &rows, &plan, &placement, &host)?;
     let outcome = measure(&plan, &rows, &mut vcpus, &placement, &progress)?;
     drop(vcpus);
     progress.finish();
@@ -101,16 +101,20 @@ fn choose(asked: cli::Backend) -> anyhow::Result<(Backend, Option<String>)> {
 fn vcpus(
     backend: Backend,
     rows: &[Row],
+    plan: &Plan,
     placement: &Placement,
     host: &HostParams,
-) -> Vec<Box<dyn BenchVcpu>> {
+) -> anyhow::Result<Vec<Box<dyn BenchVcpu>>> {
     let cpu = placement.vcpu;
-    let vcpu = |row: &Row| -> Box<dyn BenchVcpu> {
+    let vcpu = |row: &Row| -> anyhow::Result<Box<dyn BenchVcpu>> {
         let poller = poller(row.policy, host);
-        match backend {
-            Backend::Kvm => Box::new(KvmVcpu::new(cpu, *row, poller)),
+        Ok(match backend {
+            Backend::Kvm => {
+                let vcpu = KvmVcpu::new(cpu, *row, poller, plan.longest_halt());
+                Box::new(vcpu.with_context(|| row.to_string())?)
+            }
             Backend::Threads => Box::new(ThreadVcpu::new(cpu, poller)),
-        }
+        })
     };
     rows.iter().map(vcpu).collect()
 }

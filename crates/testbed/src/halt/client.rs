@@ -110,7 +110,7 @@ fn answer(
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use super::super::plan::{Phase, Plan};
+    use super::super::plan::Phase;
     use super::super::think::Think;
     use super::super::usage::Usage;
     use super::*;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     impl BenchVcpu for Echo {
-        fn begin(&mut self, _: &Plan, _: Phase) -> anyhow::Result<()> {
+        fn begin(&mut self, _: Phase) -> anyhow::Result<()> {
             Ok(())
         }
         fn end(&mut self) -> anyhow::Result<()> {

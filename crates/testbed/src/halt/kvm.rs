@@ -1,32 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
-//! The KVM back end: a VM of one vCPU for every turn of a row.
+//! The KVM back end: a VM of one vCPU for each row.
 
 use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use halt_poll::FutexWait;
 use kvm_bindings::KVM_CAP_HALT_POLL;
 use kvm_ioctls::Kvm;
 use vcpu_state::WakeWord;
 
-use super::plan::{Phase, Plan};
+use super::plan::Phase;
 use super::policies::Poller;
 use super::rows::{ALWAYS_NS, Mechanism, Row, RowPolicy};
-use super::think::{PAUSE_MAX, Think};
-use super::tick::{HZ, PERIOD};
+use super::tick::HZ;
 use super::usage::Usage;
 use super::vcpu::BenchVcpu;
-use crate::vmm::thread::ThreadId;
 use crate::vmm::{
-    HaltHandler, Interrupts, Irqchip, Program, SharedMailbox, VcpuEnd, Vector, Vm, VmConfig,
+    BlockHalts, HaltHandler, Interrupts, Irqchip, Program, SharedMailbox, VcpuEnd, Vector, Vm,
+    VmConfig,
 };
 
 /// A guest that has not booted, or not answered, by then never will.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest halt of a vCPU that serves steadily, with much room for a host that is slow.
-const STEADY_HALT: Duration = Duration::from_millis(1);
 /// What the way into a halt and out of it takes at most, if nobody takes the CPU away.
 const HALT_PATH: Duration = Duration::from_micros(200);
 
@@ -40,70 +36,72 @@ pub fn missing() -> Option<String> {
         .then(|| "this KVM has no KVM_CAP_HALT_POLL".to_owned())
 }
 
-/// The vCPU of a row on KVM.
+/// The vCPU of a row on KVM, paused while its row does not have its turn.
 #[derive(Debug)]
 pub struct KvmVcpu {
-    cpu: usize,
-    row: Row,
-    poller: SharedPoller,
-    turn: Option<Turn>,
-}
-
-/// One turn's VM.
-#[derive(Debug)]
-struct Turn {
-    vm: Vm,
-    thread: ThreadId,
+    /// Gone after a failure.
+    vm: Option<Vm>,
     interrupts: Interrupts,
     mailbox: SharedMailbox,
 }
 
-/// A user-space row's driver. It outlives the VMs, and with it what its policy learned. Nobody
-/// else has it while a vCPU runs.
-#[derive(Clone, Debug)]
-struct SharedPoller(Arc<Mutex<Poller>>);
+/// The driver of a user-space row, as the VMM's loop wants it.
+struct Driver(Poller);
 
-impl HaltHandler for SharedPoller {
+impl HaltHandler for Driver {
     fn halt(&mut self, wake: &WakeWord) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let mut poller = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let _halted = poller.halt(&FutexWait::new(wake))?;
+        let _halted = self.0.halt(&FutexWait::new(wake))?;
         Ok(())
     }
 }
 
 impl KvmVcpu {
-    /// The vCPU of `row`, which will run on `cpu`. Halts in user space go through `poller`.
-    pub fn new(cpu: usize, row: Row, poller: Poller) -> Self {
-        Self { cpu, row, poller: SharedPoller(Arc::new(Mutex::new(poller))), turn: None }
-    }
-
-    fn turn(&self) -> anyhow::Result<&Turn> {
-        self.turn.as_ref().context("the vCPU does not run")
-    }
-
-    fn start(&self, phase: Phase) -> anyhow::Result<Turn> {
-        let irqchip = match self.row.mechanism {
+    /// The vCPU of `row` on `cpu`. Halts in user space go through `poller`. No halt of the run is
+    /// longer than `longest`.
+    ///
+    /// # Errors
+    ///
+    /// KVM does not do what is needed, or the guest does not boot.
+    pub fn new(cpu: usize, row: Row, poller: Poller, longest: Duration) -> anyhow::Result<Self> {
+        let irqchip = match row.mechanism {
             Mechanism::InKernel => Irqchip::InKernel,
             Mechanism::UserSpace => Irqchip::UserSpace,
         };
-        let hz = if phase == Phase::Tick { HZ } else { 0 };
-        let config =
-            VmConfig::new(Program::Idle, irqchip).with_tick_hz(hz).with_cpus(vec![self.cpu]);
-        let mut vm = Vm::new(config)?;
-        match (self.row.mechanism, self.row.policy) {
-            (Mechanism::InKernel, RowPolicy::Never) => vm.set_halt_poll_ns(0)?,
-            (Mechanism::InKernel, RowPolicy::Always) => vm.set_halt_poll_ns(ALWAYS_NS)?,
+        let mut vm = Vm::new(VmConfig::new(Program::Idle, irqchip).with_cpus(vec![cpu]))?;
+        let always = match (row.mechanism, row.policy) {
+            (Mechanism::InKernel, RowPolicy::Never) => {
+                vm.set_halt_poll_ns(0)?;
+                false
+            }
+            (Mechanism::InKernel, RowPolicy::Always) => {
+                vm.set_halt_poll_ns(ALWAYS_NS)?;
+                true
+            }
             // The ceiling of the kvm module; or the VMM's own affair.
-            _ => {}
-        }
-        vm.start(|_| Box::new(self.poller.clone()))?;
+            _ => false,
+        };
+        let mut driver = Some(Driver(poller));
+        vm.start(|_| match driver.take() {
+            Some(driver) => Box::new(driver),
+            // There is one vCPU.
+            None => Box::new(BlockHalts),
+        })?;
         vm.wait_ready(PATIENCE)?;
-        let thread = vm.thread(0).context("the vCPU ended at once")?;
         let (interrupts, mailbox) = (vm.interrupts(), vm.mailbox(0)?);
-        Ok(Turn { vm, thread, interrupts, mailbox })
+        let vcpu = Self { vm: Some(vm), interrupts, mailbox };
+        if always {
+            vcpu.grow_window(longest)?;
+        }
+        vcpu.vm()?.pause()?;
+        Ok(vcpu)
+    }
+
+    fn vm(&self) -> anyhow::Result<&Vm> {
+        self.vm.as_ref().context("the vCPU has failed")
     }
 
     /// Brings the kernel's window above `longest`, by halts that are each longer than the window.
+    /// It stays there: it shrinks only after a halt above the ceiling.
     fn grow_window(&self, longest: Duration) -> anyhow::Result<()> {
         let mut window = Duration::from_micros(10);
         while window < longest * 2 {
@@ -119,46 +117,109 @@ impl KvmVcpu {
         }
         Ok(())
     }
-}
 
-/// The longest halt of `phase`.
-fn longest_halt(plan: &Plan, phase: Phase) -> Duration {
-    match phase {
-        Phase::Idle => plan.warm_up(phase) + plan.measured(phase),
-        Phase::Tick => PERIOD,
-        Phase::Serve(Think::Steady) => STEADY_HALT,
-        Phase::Serve(Think::Bursty) => PAUSE_MAX,
+    /// Why the vCPU does not do what it is told.
+    fn failure(&mut self, seen: crate::vmm::Error) -> anyhow::Error {
+        let report = self.vm.take().map(Vm::stop);
+        match report.and_then(|stopped| stopped.ok()?.vcpus.pop()) {
+            Some(report) if !matches!(report.end, VcpuEnd::Stopped) => {
+                anyhow!("the vCPU: {}", report.end)
+            }
+            _ => seen.into(),
+        }
     }
 }
 
 impl BenchVcpu for KvmVcpu {
-    fn begin(&mut self, plan: &Plan, phase: Phase) -> anyhow::Result<()> {
-        self.turn = Some(self.start(phase)?);
-        if self.row == (Row { mechanism: Mechanism::InKernel, policy: RowPolicy::Always }) {
-            self.grow_window(longest_halt(plan, phase))?;
+    fn begin(&mut self, phase: Phase) -> anyhow::Result<()> {
+        let vm = self.vm()?;
+        vm.resume();
+        if phase == Phase::Tick {
+            vm.set_tick_hz(HZ)?;
         }
         Ok(())
     }
 
     fn end(&mut self) -> anyhow::Result<()> {
-        let Some(turn) = self.turn.take() else { return Ok(()) };
-        for report in turn.vm.stop()?.vcpus {
-            ensure!(matches!(report.end, VcpuEnd::Stopped), "the vCPU: {}", report.end);
-        }
-        Ok(())
+        // The tick before the vCPU: a guest with a tick of its own has to run for that.
+        let Some(vm) = &self.vm else { return Ok(()) };
+        vm.set_tick_hz(0).and_then(|()| vm.pause()).map_err(|error| self.failure(error))
     }
 
     fn request(&self, number: u32) -> anyhow::Result<()> {
-        let turn = self.turn()?;
-        turn.mailbox.post(number);
-        Ok(turn.interrupts.raise(0, Vector::Request)?)
+        self.mailbox.post(number);
+        Ok(self.interrupts.raise(0, Vector::Request)?)
     }
 
     fn answer(&self) -> u32 {
-        self.turn.as_ref().map_or(0, |turn| turn.mailbox.answered())
+        self.mailbox.answered()
     }
 
     fn usage(&self) -> anyhow::Result<Usage> {
-        Usage::of(self.turn()?.thread)
+        Usage::of(self.vm()?.thread(0).context("the vCPU has ended")?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::super::client::{Waiting, converse};
+    use super::super::measure::Placement;
+    use super::super::policies::{HostParams, poller};
+    use super::super::rows::{Backend, rows};
+    use super::super::think::{Think, Thinks};
+    use super::super::usage::allowed_cpus;
+    use super::*;
+
+    fn vcpu(row: Row, test: &str) -> Option<KvmVcpu> {
+        if let Some(reason) = missing() {
+            skipped::skip(test, &reason);
+            return None;
+        }
+        let placement = Placement::among(&allowed_cpus().unwrap()).unwrap();
+        let poller = poller(row.policy, &HostParams::sample());
+        Some(KvmVcpu::new(placement.vcpu, row, poller, Duration::from_millis(20)).unwrap())
+    }
+
+    #[test]
+    fn every_row_answers_in_every_turn_and_rests_in_between() {
+        for row in rows(Backend::Kvm) {
+            let test = "every_row_answers_in_every_turn_and_rests_in_between";
+            let Some(mut vcpu) = vcpu(row, test) else { return };
+            let mut latencies = hdrhistogram::Histogram::new(3).unwrap();
+            for phase in [Phase::Serve(Think::Steady), Phase::Tick, Phase::Idle] {
+                vcpu.begin(phase).unwrap();
+                let mut thinks = Thinks::new(Think::Steady, 1);
+                let time = Duration::from_millis(10);
+                converse(&vcpu, Waiting::Yield, &mut thinks, time, &mut latencies).unwrap();
+                vcpu.end().unwrap();
+                let before = vcpu.usage().unwrap();
+                std::thread::sleep(Duration::from_millis(10));
+                let used = vcpu.usage().unwrap().since(before).cpu;
+                assert!(used < Duration::from_millis(1), "{row}: {used:?} while paused");
+            }
+        }
+    }
+
+    #[test]
+    fn it_ticks_in_the_tick_phase_only() {
+        for mechanism in [Mechanism::InKernel, Mechanism::UserSpace] {
+            let row = Row { mechanism, policy: RowPolicy::Never };
+            let Some(mut vcpu) = vcpu(row, "it_ticks_in_the_tick_phase_only") else { return };
+            let mut ticks = |phase| {
+                vcpu.begin(phase).unwrap();
+                let before = vcpu.mailbox.ticks.load(Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(100));
+                let ticks = vcpu.mailbox.ticks.load(Ordering::Relaxed) - before;
+                vcpu.end().unwrap();
+                ticks
+            };
+            assert_eq!(ticks(Phase::Idle), 0);
+            let ticked = ticks(Phase::Tick);
+            assert!((1..=60).contains(&ticked), "{mechanism:?}: {ticked} ticks in 100 ms");
+            // One may have been on its way when the vCPU was paused.
+            assert!(ticks(Phase::Idle) <= 1);
+        }
     }
 }

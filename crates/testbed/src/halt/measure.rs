@@ -128,7 +128,7 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     fn measure(&self, vcpu: &mut dyn BenchVcpu) -> anyhow::Result<(Measured, Disturbance)> {
-        vcpu.begin(self.plan, self.phase)?;
+        vcpu.begin(self.phase)?;
         let measured = self.while_it_runs(vcpu);
         // A vCPU that failed is the reason why its client failed, too.
         vcpu.end()?;

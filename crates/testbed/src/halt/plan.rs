@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
 use super::rows::ALWAYS_NS;
-use super::think::Think;
+use super::think::{PAUSE_MAX, Think};
 
 /// What a vCPU does in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,6 +157,11 @@ impl Plan {
     /// How long a phase is measured.
     pub fn measured(&self, phase: Phase) -> Duration {
         self.whole(phase) - self.warm_up(phase)
+    }
+
+    /// No halt is longer, unless the host takes its time: an idle phase or a pause of the client.
+    pub fn longest_halt(&self) -> Duration {
+        self.whole(Phase::Idle).max(PAUSE_MAX)
     }
 
     /// The whole run.

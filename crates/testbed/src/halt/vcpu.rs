@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! A vCPU of the benchmark, whatever runs it.
 
-use super::plan::{Phase, Plan};
+use super::plan::Phase;
 use super::usage::Usage;
 
-/// The vCPU of one row. It runs while its row has its turn, and at no other time.
+/// The vCPU of one row, kept for the whole run and with it what its policy learned. It runs while
+/// its row has its turn, and uses no CPU at other times.
 ///
-/// It halts whenever it has nothing to do. A policy in user space is kept from turn to turn, with
-/// all that it learned; the kernel's window begins at 0 in every turn, and grows while the vCPU is
-/// warmed up.
+/// It halts whenever it has nothing to do.
 pub trait BenchVcpu {
     /// Begins a turn: it runs from now on; in [`Phase::Tick`] with a 250 Hz timer.
     ///
     /// # Errors
     ///
     /// It cannot be made to run.
-    fn begin(&mut self, plan: &Plan, phase: Phase) -> anyhow::Result<()>;
+    fn begin(&mut self, phase: Phase) -> anyhow::Result<()>;
 
     /// Ends the turn.
     ///
@@ -31,11 +30,11 @@ pub trait BenchVcpu {
     /// It cannot be woken.
     fn request(&self, number: u32) -> anyhow::Result<()>;
 
-    /// The number of the last request that was answered in this turn; 0: none. Whatever the vCPU
-    /// wrote before it answered is visible.
+    /// The number of the last request that was answered. Whatever the vCPU wrote before it answered
+    /// is visible.
     fn answer(&self) -> u32;
 
-    /// What its thread has used in this turn.
+    /// What its thread has used.
     ///
     /// # Errors
     ///
