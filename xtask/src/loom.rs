@@ -5,18 +5,17 @@
 
 use crate::session::Session;
 
-/// The crates with models: unit tests with `loom` in their path.
+/// The crates with models: in their `tests/loom.rs`.
 const CRATES: [&str; 2] = ["vcpu-state", "halt-poll"];
 
 pub(crate) fn steps(session: &mut Session) {
     for name in CRATES {
         let mut flags = std::env::var_os("RUSTFLAGS").unwrap_or_default();
         flags.push(" --cfg loom");
-        let mut command = session.workspace.cargo(["test", "--release", "--lib"]);
+        let mut command = session.workspace.cargo(["test", "--release", "--test", "loom"]);
         command
             .args(["--package", name, "--target-dir"])
             .arg(session.workspace.target.join("loom"))
-            .arg("loom")
             .env("RUSTFLAGS", flags.to_string_lossy().trim())
             .env("CARGO_PROFILE_RELEASE_LTO", "off");
         session.run(&format!("{name}, loom models"), command);
