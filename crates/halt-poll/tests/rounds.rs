@@ -32,8 +32,8 @@ struct RandomWindow(Random);
 
 impl Policy for RandomWindow {
     fn window(&mut self, _now_ns: u64) -> u32 {
-        let window = self.0.below(12_000);
-        u32::try_from(window.saturating_sub(3_000)).unwrap()
+        let window = self.0.below(40_000);
+        u32::try_from(window.saturating_sub(10_000)).unwrap()
     }
 
     fn record(&mut self, _halt: &Halt) {}
