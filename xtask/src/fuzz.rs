@@ -80,6 +80,10 @@ fn fuzz(workspace: &Workspace, target: &str, seconds: u32) -> Result<Command> {
     command.arg(generated).arg(workspace.root.join("fuzz/corpus").join(target));
     command.arg("--").arg(format!("-max_total_time={seconds}"));
     command.args(["-timeout=10", "-rss_limit_mb=1024", "-verbosity=0", "-print_final_stats=1"]);
+    let dictionary = workspace.root.join("fuzz/dictionaries").join(target);
+    if dictionary.exists() {
+        command.arg(format!("-dict={}", dictionary.display()));
+    }
     Ok(command)
 }
 

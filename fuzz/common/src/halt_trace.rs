@@ -60,7 +60,8 @@ fn again(trace: &Trace) {
     assert!(parsed.events.iter().map(what).eq(trace.events.iter().map(what)), "{text}");
 }
 
-fn write(text: &mut String, event: &Event) {
+/// Adds a line that says what the event does.
+pub(crate) fn write(text: &mut String, event: &Event) {
     if let Some(thread) = event.thread {
         write!(text, "x-{thread} [0] 1.0: ").unwrap();
     }

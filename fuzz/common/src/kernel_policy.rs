@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! `KernelPolicy`, its gate, its parameters and the counters against a naive model.
-//!
-//! The model is written from the description of KVM's halt polling, not from the crate: wide
-//! signed arithmetic, one step after the other, nothing shared with the code under test.
 
 use arbitrary::{Result, Unstructured};
 use halt_poll::{
@@ -10,6 +7,7 @@ use halt_poll::{
     VmOverride,
 };
 
+use crate::kernel_model::{Change, Line, Model};
 use crate::seed::{Bytes, Seed};
 
 /// Something that happens to a VM and its one vCPU.
@@ -28,19 +26,6 @@ pub enum Length {
     Absolute(u64),
     /// This far from the window (`true`) or from the ceiling: the comparisons' edges.
     Near { window: bool, offset: i8 },
-}
-
-/// A setting that somebody changes.
-#[derive(Clone, Copy, Debug)]
-pub enum Change {
-    HaltPollNs(u32),
-    Grow(u32),
-    GrowStart(u32),
-    Shrink(u32),
-    VmCeiling(u32),
-    PollControl(u64),
-    Steal(u32),
-    MaxSteal(Option<u32>),
 }
 
 impl Event {
@@ -75,127 +60,6 @@ impl Change {
             6 => Self::Steal(u32::from(kind / 8)),
             _ => Self::MaxSteal(if kind < 128 { None } else { Some(u32::from(kind / 8 - 16)) }),
         })
-    }
-}
-
-/// What the kernel does, step by step. Windows are in nanoseconds.
-#[derive(Debug)]
-struct Model {
-    halt_poll_ns: i128,
-    grow: i128,
-    grow_start: i128,
-    shrink: i128,
-    vm_ceiling: Option<i128>,
-    poll_control: bool,
-    steal: u32,
-    max_steal: Option<u32>,
-    window: i128,
-    allowed: bool,
-    attempted: u64,
-    successful: u64,
-    slept: u64,
-}
-
-/// What the tracepoint shows: old and new window.
-#[derive(Debug, PartialEq, Eq)]
-enum Line {
-    None,
-    Grow(i128, i128),
-    Shrink(i128, i128),
-}
-
-impl Model {
-    fn new() -> Self {
-        Self {
-            halt_poll_ns: 200_000,
-            grow: 2,
-            grow_start: 10_000,
-            shrink: 2,
-            vm_ceiling: None,
-            poll_control: true,
-            steal: 0,
-            max_steal: None,
-            window: 0,
-            allowed: true,
-            attempted: 0,
-            successful: 0,
-            slept: 0,
-        }
-    }
-
-    fn apply(&mut self, change: Change) {
-        match change {
-            Change::HaltPollNs(ns) => self.halt_poll_ns = ns.into(),
-            Change::Grow(factor) => self.grow = factor.into(),
-            Change::GrowStart(ns) => self.grow_start = ns.into(),
-            Change::Shrink(divisor) => self.shrink = divisor.into(),
-            Change::VmCeiling(ns) => self.vm_ceiling = Some(ns.into()),
-            // Reserved bits are refused and change nothing.
-            Change::PollControl(value) if value > 1 => {}
-            Change::PollControl(value) => self.poll_control = value == 1,
-            Change::Steal(percent) => self.steal = percent,
-            Change::MaxSteal(percent) => self.max_steal = percent,
-        }
-    }
-
-    fn max(&self) -> i128 {
-        self.vm_ceiling.unwrap_or(self.halt_poll_ns)
-    }
-
-    /// The window to poll for.
-    fn begin(&mut self) -> i128 {
-        if self.window > self.max() {
-            self.window = self.max();
-        }
-        let stolen = match self.max_steal {
-            None => false,
-            Some(max) => self.steal >= max,
-        };
-        self.allowed = self.poll_control && !stolen;
-        if self.allowed { self.window } else { 0 }
-    }
-
-    /// After a halt of `halt` nanoseconds.
-    fn end(&mut self, halt: i128, valid: bool) -> Line {
-        if !self.allowed {
-            return Line::None;
-        }
-        let (old, max) = (self.window, self.max());
-        if !valid {
-            return self.shrink();
-        }
-        if max == 0 {
-            self.window = 0;
-            return Line::None;
-        }
-        if halt <= old {
-            return Line::None;
-        }
-        if old != 0 && halt > max {
-            return self.shrink();
-        }
-        if old < max && halt < max {
-            let mut new = old;
-            if self.grow != 0 {
-                new = (old * self.grow) % (1 << 32);
-                if new < self.grow_start {
-                    new = self.grow_start;
-                }
-            }
-            self.window = new;
-            return Line::Grow(old, new);
-        }
-        Line::None
-    }
-
-    fn shrink(&mut self) -> Line {
-        let old = self.window;
-        let mut new = if self.shrink == 0 { 0 } else { old / self.shrink };
-        if new < self.grow_start {
-            new = 0;
-        }
-        self.window = new;
-        Line::Shrink(old, new)
     }
 }
 
@@ -244,6 +108,8 @@ pub fn run(data: &[u8]) {
     };
     let mut model = Model::new();
     let mut now = 0_u64;
+    // Halts that polled, that polled with success, that slept.
+    let (mut attempted, mut successful, mut slept) = (0, 0, 0);
 
     while !input.is_empty() {
         let Ok(event) = Event::read(&mut input) else { break };
@@ -273,21 +139,21 @@ pub fn run(data: &[u8]) {
                 assert_eq!(i128::from(windows.0), model.window, "{halt:?} {model:?}");
 
                 subject.counters.record(&halt);
-                model.attempted += u64::from(window > 0);
-                model.successful += u64::from(window > 0 && !halt.slept);
-                model.slept += u64::from(halt.slept);
+                attempted += u64::from(window > 0);
+                successful += u64::from(window > 0 && !halt.slept);
+                slept += u64::from(halt.slept);
                 now = now.wrapping_add(halt.halt_ns);
             }
         }
     }
     let counters = subject.counters;
-    assert_eq!(counters.attempted, model.attempted);
-    assert_eq!(counters.successful, model.successful);
-    assert_eq!(counters.wakeup, model.slept);
+    assert_eq!(counters.attempted, attempted);
+    assert_eq!(counters.successful, successful);
+    assert_eq!(counters.wakeup, slept);
     let sum = |buckets: &[u64]| buckets.iter().sum::<u64>();
-    assert_eq!(sum(counters.success_hist.buckets()), model.successful);
-    assert_eq!(sum(counters.fail_hist.buckets()), model.attempted - model.successful);
-    assert_eq!(sum(counters.wait_hist.buckets()), model.slept);
+    assert_eq!(sum(counters.success_hist.buckets()), successful);
+    assert_eq!(sum(counters.fail_hist.buckets()), attempted - successful);
+    assert_eq!(sum(counters.wait_hist.buckets()), slept);
 }
 
 fn line(adjustment: Adjustment) -> Line {
@@ -373,28 +239,4 @@ pub fn seeds() -> Vec<Seed> {
             .repeat(3, &Bytes::default().u8(0x10).u32(150_000))
             .named("long_and_late"),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The model itself, on the example that can be followed by hand.
-    #[test]
-    fn the_model_grows_clamps_and_shrinks() {
-        let mut model = Model::new();
-        assert_eq!(model.begin(), 0);
-        assert_eq!(model.end(50_000, true), Line::Grow(0, 10_000));
-        assert_eq!(model.end(50_000, true), Line::Grow(10_000, 20_000));
-        assert_eq!(model.end(20_000, true), Line::None);
-        assert_eq!(model.end(200_001, true), Line::Shrink(20_000, 10_000));
-        assert_eq!(model.end(200_001, true), Line::Shrink(10_000, 0));
-        model.apply(Change::HaltPollNs(15_000));
-        assert_eq!(model.end(10, true), Line::Grow(0, 10_000));
-        assert_eq!(model.end(12_000, true), Line::Grow(10_000, 20_000));
-        assert_eq!(model.begin(), 15_000);
-        model.apply(Change::HaltPollNs(0));
-        assert_eq!(model.end(1, true), Line::None);
-        assert_eq!(model.window, 0);
-    }
 }

@@ -9,6 +9,8 @@
 pub mod adaptive_policy;
 pub mod halt_driver;
 pub mod halt_trace;
+mod kernel_model;
 pub mod kernel_policy;
 pub mod seed;
+pub mod trace_replay;
 pub mod vcpu_table;

@@ -8,7 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fuzz_common::seed::Seed;
-use fuzz_common::{adaptive_policy, halt_driver, halt_trace, kernel_policy, vcpu_table};
+use fuzz_common::{
+    adaptive_policy, halt_driver, halt_trace, kernel_policy, trace_replay, vcpu_table,
+};
 
 /// A target: what it does with its bytes, and its seeds.
 struct Target {
@@ -17,11 +19,12 @@ struct Target {
     seeds: fn() -> Vec<Seed>,
 }
 
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 6] = [
     Target { name: "adaptive_policy", run: adaptive_policy::run, seeds: adaptive_policy::seeds },
     Target { name: "halt_driver", run: halt_driver::run, seeds: halt_driver::seeds },
     Target { name: "halt_trace", run: halt_trace::run, seeds: halt_trace::seeds },
     Target { name: "kernel_policy", run: kernel_policy::run, seeds: kernel_policy::seeds },
+    Target { name: "trace_replay", run: trace_replay::run, seeds: trace_replay::seeds },
     Target { name: "vcpu_table", run: vcpu_table::run, seeds: vcpu_table::seeds },
 ];
 
