@@ -16,6 +16,9 @@ use super::error::Error;
 use super::interrupts::{Interrupts, Vector};
 use super::kick::Vcpus;
 
+/// How often to look whether the loop ends, should nothing wake it, in milliseconds.
+const LOOK_AGAIN_MS: i32 = 1000;
+
 type Subscriber = Box<dyn MutEventSubscriber + Send>;
 
 /// Registers one file descriptor. It was made for this and is registered once, so it works or epoll
@@ -131,30 +134,27 @@ impl MutEventSubscriber for Ends {
     }
 }
 
-/// Ends the event loop itself.
-pub(super) struct Quit {
-    pub(super) event: Arc<EventFd>,
-    pub(super) flag: Arc<AtomicBool>,
-}
+/// Wakes the event loop, to look whether it ends.
+pub(super) struct Quit(pub(super) Arc<EventFd>);
 
 impl MutEventSubscriber for Quit {
     fn init(&mut self, ops: &mut EventOps<'_>) {
-        watch(ops, &*self.event);
+        watch(ops, &*self.0);
     }
 
     fn process(&mut self, _: Events, _: &mut EventOps<'_>) {
-        self.flag.store(true, Ordering::Release);
+        drop(self.0.read());
     }
 }
 
-/// Dispatches until `quit`.
+/// Dispatches until `quit`; a write to the event of [`Quit`] has it look at once.
 pub(super) fn run(subscribers: Vec<Subscriber>, quit: &AtomicBool) -> Result<(), Error> {
     let mut manager = EventManager::<Subscriber>::new().map_err(Error::EventLoop)?;
     for subscriber in subscribers {
         manager.add_subscriber(subscriber);
     }
     while !quit.load(Ordering::Acquire) {
-        manager.run().map_err(Error::EventLoop)?;
+        manager.run_with_timeout(LOOK_AGAIN_MS).map_err(Error::EventLoop)?;
     }
     Ok(())
 }

@@ -71,7 +71,8 @@ pub struct Vm {
 
 struct EventLoop {
     thread: JoinHandle<Result<(), Error>>,
-    quit: Arc<EventFd>,
+    quit: Arc<AtomicBool>,
+    wake: Arc<EventFd>,
 }
 
 impl Vm {
@@ -167,10 +168,11 @@ impl Vm {
     }
 
     fn start_event_loop(&mut self) -> Result<(), Error> {
-        let quit = Arc::new(EventFd::new(EFD_NONBLOCK).map_err(Error::system("eventfd"))?);
-        let flag = Arc::new(AtomicBool::new(false));
+        let wake = Arc::new(EventFd::new(EFD_NONBLOCK).map_err(Error::system("eventfd"))?);
+        let quit = Arc::new(AtomicBool::new(false));
+        let quits = quit.clone();
         let mut subscribers: Vec<Box<dyn event_manager::MutEventSubscriber + Send>> = vec![
-            Box::new(Quit { event: quit.clone(), flag: flag.clone() }),
+            Box::new(Quit(wake.clone())),
             Box::new(Console(self.console.clone())),
             Box::new(Ends { ended: self.ended.clone(), vcpus: self.vcpus.clone() }),
         ];
@@ -180,9 +182,9 @@ impl Vm {
         }
         let thread = thread::Builder::new()
             .name("events".to_owned())
-            .spawn(move || event_loop::run(subscribers, &flag))
+            .spawn(move || event_loop::run(subscribers, &quits))
             .map_err(Error::system("starting a thread"))?;
-        self.event_loop = Some(EventLoop { thread, quit });
+        self.event_loop = Some(EventLoop { thread, quit, wake });
         Ok(())
     }
 
@@ -409,8 +411,9 @@ impl Vm {
                 result = Err(Error::Panicked(index));
             }
         }
-        if let Some(EventLoop { thread, quit }) = self.event_loop.take() {
-            quit.write(1).map_err(Error::system("eventfd write"))?;
+        if let Some(EventLoop { thread, quit, wake }) = self.event_loop.take() {
+            quit.store(true, Ordering::Release);
+            wake.write(1).map_err(Error::system("eventfd write"))?;
             match thread.join() {
                 Ok(ended) => ended?,
                 Err(_) => return Err(Error::EventLoop(event_manager::Error::InvalidId)),

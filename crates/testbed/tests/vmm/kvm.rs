@@ -17,9 +17,10 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// The test's turn if `/dev/kvm` can be used; else `test` is reported as skipped.
 pub(crate) fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
+    // A test that failed left nothing behind.
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     match OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        // A test that failed left nothing behind.
-        Ok(_) => Some(TURN.lock().unwrap_or_else(PoisonError::into_inner)),
+        Ok(_) => Some(turn),
         Err(error) => {
             skipped::skip(test, &format!("/dev/kvm cannot be opened: {error}"));
             None

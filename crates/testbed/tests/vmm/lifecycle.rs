@@ -86,6 +86,22 @@ fn dropping_a_running_vm_ends_its_threads() {
 }
 
 #[test]
+fn a_vm_leaves_nothing_behind() {
+    let Some(_turn) = turn("a_vm_leaves_nothing_behind") else { return };
+    let count = |what| fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
+    let run = || {
+        for irqchip in IRQCHIPS {
+            let config = VmConfig::new(Program::Idle, irqchip).with_vcpus(2).with_tick_hz(250);
+            running(config).stop().unwrap();
+        }
+    };
+    run();
+    let before = count("fd");
+    (0..5).for_each(|_| run());
+    assert_eq!(count("fd"), before);
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let Some(_turn) = turn("what_cannot_be_is_refused") else { return };
     let config = VmConfig::new(Program::Idle, Irqchip::UserSpace);
