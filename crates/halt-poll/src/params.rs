@@ -93,7 +93,7 @@ impl Source for KernelParams {
 /// HOST.set_halt_poll_ns(0);
 /// assert_eq!(policy.window(0), 0);
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SharedKernelParams {
     halt_poll_ns: AtomicU32,
     grow: AtomicU32,
@@ -130,6 +130,12 @@ impl SharedKernelParams {
     /// Changes the shrink divisor.
     pub fn set_shrink(&self, divisor: u32) {
         self.shrink.store(divisor, Ordering::Relaxed);
+    }
+}
+
+impl Default for SharedKernelParams {
+    fn default() -> Self {
+        Self::new(KernelParams::default())
     }
 }
 
