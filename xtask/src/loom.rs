@@ -18,6 +18,6 @@ pub(crate) fn steps(session: &mut Session) {
             .arg(session.workspace.target.join("loom"))
             .env("RUSTFLAGS", flags.to_string_lossy().trim())
             .env("CARGO_PROFILE_RELEASE_LTO", "off");
-        session.run(&format!("{name}, loom models"), command);
+        session.run_tests(&format!("{name}, loom models"), command);
     }
 }

@@ -20,6 +20,19 @@ const PROGRAM: &str = "\
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
+
+// For crates that use alloc.
+struct NoMemory;
+
+#[global_allocator]
+static NO_MEMORY: NoMemory = NoMemory;
+
+unsafe impl core::alloc::GlobalAlloc for NoMemory {
+    unsafe fn alloc(&self, _: core::alloc::Layout) -> *mut u8 {
+        core::ptr::null_mut()
+    }
+    unsafe fn dealloc(&self, _: *mut u8, _: core::alloc::Layout) {}
+}
 ";
 
 /// Writes the program for one crate and checks it.

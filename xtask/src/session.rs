@@ -221,7 +221,8 @@ fn end_group(child: &Child) {
 
 /// The command as one would type it.
 fn shell_words(command: &Command) -> String {
-    let variables = command.get_envs().filter_map(|(name, value)| {
+    let shown = command.get_envs().filter(|(name, _)| *name != "PATH");
+    let variables = shown.filter_map(|(name, value)| {
         Some(format!("{}={:?}", name.to_string_lossy(), value?.to_string_lossy()))
     });
     let program = PathBuf::from(command.get_program());
@@ -237,7 +238,11 @@ mod tests {
     #[test]
     fn a_command_is_shown_as_it_would_be_typed() {
         let mut command = Command::new("/usr/bin/cargo");
-        command.args(["test", "--lib"]).env("RUSTFLAGS", "--cfg loom").env_remove("HOME");
+        command
+            .args(["test", "--lib"])
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("PATH", "/x")
+            .env_remove("HOME");
         assert_eq!(shell_words(&command), "RUSTFLAGS=\"--cfg loom\" cargo test --lib");
     }
 
