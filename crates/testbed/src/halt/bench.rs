@@ -11,7 +11,7 @@ use super::kvm::{self, KvmVcpu};
 use super::measure::{Outcome, Placement, measure};
 use super::plan::{Plan, WANTED_REPEATS};
 use super::policies::{HostParams, module_params, poller};
-use super::rows::{Backend, Row, rows};
+use super::rows::{Backend, Mechanism, Row, rows};
 use super::think::{self, Think};
 use super::threads::ThreadVcpu;
 use super::usage::{allowed_cpus, pin};
@@ -39,7 +39,7 @@ pub fn run(args: &HaltArgs) -> anyhow::Result<()> {
     for destination in [&args.json, &args.html].into_iter().flatten() {
         destination.check()?;
     }
-    let (backend, reason) = choose(args.backend)?;
+    let (backend, reason) = choose(args.backend, kvm::missing())?;
     let rows = rows(backend);
     let count = u32::try_from(rows.len())?;
     let plan = Plan::new(args.seconds.unwrap_or(SECONDS), count, SEED)?;
@@ -49,9 +49,9 @@ pub fn run(args: &HaltArgs) -> anyhow::Result<()> {
     }
     if plan.is_short() {
         progress.say(&format!(
-            "Medians over {} repeats only: {:.0} s would give {WANTED_REPEATS}.",
-            plan.repeats(),
+            "too short for {WANTED_REPEATS} repeats ({:.0} s are needed): medians over {} only",
             plan.seconds_wanted(),
+            plan.repeats(),
         ));
     }
 
@@ -84,12 +84,15 @@ pub fn run(args: &HaltArgs) -> anyhow::Result<()> {
 }
 
 /// The back end to use, and what to say about the choice.
-fn choose(asked: cli::Backend) -> anyhow::Result<(Backend, Option<String>)> {
+fn choose(
+    asked: cli::Backend,
+    missing: Option<String>,
+) -> anyhow::Result<(Backend, Option<String>)> {
     let threads = |reason: &str| {
         let line = format!("threads play the vCPUs ({reason}): these figures say nothing of KVM");
         Ok((Backend::Threads, Some(line)))
     };
-    match (asked, kvm::missing()) {
+    match (asked, missing) {
         (cli::Backend::Threads, _) => threads("as asked for"),
         (cli::Backend::Auto, Some(reason)) => threads(&reason),
         (cli::Backend::Kvm, Some(reason)) => bail!("no KVM back end: {reason}"),
@@ -236,6 +239,13 @@ impl Report<'_> {
                 self.plan.phases(),
                 self.outcome.disturbed,
             ));
+            if self.rows.iter().any(|row| row.mechanism == Mechanism::InKernel) {
+                notes.push(
+                    "The kernel stops polling as soon as another task waits for its CPU, which \
+                     user space cannot see: when disturbed, in-kernel rows come out like never."
+                        .to_owned(),
+                );
+            }
         }
         notes
     }
@@ -253,4 +263,32 @@ fn command(args: &HaltArgs) -> String {
         "cargo run --release -p testbed -- halt --seconds {seconds} --backend {backend} --html \
          halt.html"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(asked: cli::Backend, missing: Option<&str>) -> anyhow::Result<(Backend, bool)> {
+        let (backend, line) = choose(asked, missing.map(str::to_owned))?;
+        if let (Some(line), Some(reason)) = (&line, missing) {
+            assert!(asked == cli::Backend::Threads || line.contains(reason), "{line}");
+        }
+        Ok((backend, line.is_some()))
+    }
+
+    #[test]
+    fn without_kvm_threads_stand_in_and_it_is_said() {
+        let no_kvm = Some("no /dev/kvm");
+        assert_eq!(chosen(cli::Backend::Auto, None).unwrap(), (Backend::Kvm, false));
+        assert_eq!(chosen(cli::Backend::Auto, no_kvm).unwrap(), (Backend::Threads, true));
+        assert_eq!(chosen(cli::Backend::Threads, None).unwrap(), (Backend::Threads, true));
+    }
+
+    #[test]
+    fn who_wants_kvm_gets_no_threads() {
+        assert_eq!(chosen(cli::Backend::Kvm, None).unwrap(), (Backend::Kvm, false));
+        let error = chosen(cli::Backend::Kvm, Some("no /dev/kvm")).unwrap_err();
+        assert_eq!(error.to_string(), "no KVM back end: no /dev/kvm");
+    }
 }

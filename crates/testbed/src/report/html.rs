@@ -229,8 +229,8 @@ const fn colour(policy: RowPolicy) -> Colour {
 
 const fn think_words(think: Think) -> &'static str {
     match think {
-        Think::Steady => "one request soon after the other",
-        Think::Bursty => "bursts of close requests, pauses between them",
+        Think::Steady => "one request after the other",
+        Think::Bursty => "bursts and pauses",
     }
 }
 

@@ -77,16 +77,16 @@ pub fn scatter(size: (u32, u32), x: &str, y: &str, marks: &[Mark]) -> anyhow::Re
     drawing(size, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(10)
-            .x_label_area_size(42)
-            .y_label_area_size(58)
+            .x_label_area_size(46)
+            .y_label_area_size(60)
             .build_cartesian_2d(0.0..right, (bottom..top).log_scale())?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
             .bold_line_style(FAINT_COLOUR.mix(0.35))
             .axis_style(INK_COLOUR)
-            .label_style((FONT, 13, &INK_COLOUR))
-            .axis_desc_style((FONT, 14, &INK_COLOUR))
+            .label_style((FONT, 15, &INK_COLOUR))
+            .axis_desc_style((FONT, 16, &INK_COLOUR))
             .x_desc(x)
             .y_desc(y)
             .x_label_formatter(&|value| short(*value))
@@ -110,10 +110,11 @@ pub fn scatter(size: (u32, u32), x: &str, y: &str, marks: &[Mark]) -> anyhow::Re
                     ])?;
                 }
                 Shape::Triangle => {
-                    chart.draw_series([
-                        TriangleMarker::new(at, 8, colour.filled()),
-                        TriangleMarker::new(upper, 7, hollow),
-                    ])?;
+                    // In pixels around its place: plotters' own triangle cannot be hollow.
+                    let outline = vec![(0, -6), (6, 5), (-6, 5), (0, -6)];
+                    let outline = EmptyElement::at(upper) + PathElement::new(outline, hollow);
+                    chart.draw_series([TriangleMarker::new(at, 8, colour.filled())])?;
+                    chart.draw_series([outline])?;
                 }
             }
         }
@@ -141,14 +142,14 @@ const PITCH: u32 = 26;
 ///
 /// A value that cannot be drawn.
 pub fn bars(width: u32, limit: f64, bars: &[Bar]) -> anyhow::Result<String> {
-    const LABEL: i32 = 150;
-    const NUMBER: i32 = 110;
+    const LABEL: i32 = 165;
+    const NUMBER: i32 = 120;
     let count = u32::try_from(bars.len())?;
     let room = i32::try_from(width)? - LABEL - NUMBER;
     drawing((width, count * PITCH + 4), |area| {
         let middle_left = Pos::new(HPos::Left, VPos::Center);
         let middle_right = Pos::new(HPos::Right, VPos::Center);
-        let text = |pos| (FONT, 13).into_font().color(&INK_COLOUR).pos(pos);
+        let text = |pos| (FONT, 15).into_font().color(&INK_COLOUR).pos(pos);
         let mut top = 2;
         for bar in bars {
             let middle = top + PITCH as i32 / 2;

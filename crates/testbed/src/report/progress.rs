@@ -21,7 +21,9 @@ impl Progress {
     pub fn new(steps: u64, time: Duration) -> Self {
         let bar = ProgressBar::new(steps);
         // The template is fixed; a broken one would show in the test below.
-        if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len}  {prefix}  {msg}") {
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:20} {pos}/{len}  {prefix}  {wide_msg}")
+        {
             bar.set_style(style);
         }
         bar.set_prefix(format!("about {}", HumanDuration(time)));
@@ -56,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_bar_shows_where_the_run_is() {
-        ProgressStyle::with_template("{bar:32} {pos}/{len}  {prefix}  {msg}").unwrap();
+        ProgressStyle::with_template("{bar:20} {pos}/{len}  {prefix}  {wide_msg}").unwrap();
         let progress = Progress::new(4, Duration::from_secs(60));
         progress.step("user-space never, idle".to_owned());
         assert_eq!(progress.bar.position(), 1);
