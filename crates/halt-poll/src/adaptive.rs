@@ -22,7 +22,7 @@ use probe::Probe;
 /// A halt of length x costs x if it ends while polling, and T + B if it polls for the window T in
 /// vain and blocks, where B is [`AdaptiveParams::effective_block_cost_ns`]: the CPU time of
 /// blocking and what its latency is worth to the user. When a halt is over, the cost of every
-/// window for it is known; the policy plays the one of 32 windows with the smallest decayed sum.
+/// window for it is known; the policy plays the window with the smallest decayed sum.
 /// It remembers on two time scales (some 2000 halts and 4) and follows the one that did better in
 /// the last 16 halts. Before it has seen anything it plays B.
 ///
@@ -71,6 +71,12 @@ use probe::Probe;
 #[derive(Clone, Copy, Debug)]
 pub struct Adaptive<S> {
     source: S,
+    mind: Mind,
+}
+
+/// All of [`Adaptive`] but where its parameters come from.
+#[derive(Clone, Copy, Debug)]
+struct Mind {
     params: AdaptiveParams,
     /// The window for the next halt, but for the budget.
     planned: u32,
@@ -83,9 +89,33 @@ pub struct Adaptive<S> {
 impl<S: Source<Params = AdaptiveParams>> Adaptive<S> {
     /// Knows nothing yet: polls for the cost of blocking.
     pub fn new(source: S) -> Self {
-        let params = source.load();
-        let mut policy = Self {
-            source,
+        let mind = Mind::new(source.load());
+        Self { source, mind }
+    }
+
+    /// Where the parameters come from.
+    pub const fn source(&self) -> &S {
+        &self.source
+    }
+}
+
+impl<S: Source<Params = AdaptiveParams>> Policy for Adaptive<S> {
+    fn window(&mut self, now_ns: u64) -> u32 {
+        let params = self.source.load();
+        if params != self.mind.params {
+            self.mind.configure(params);
+        }
+        self.mind.budget.admit(self.mind.planned, now_ns)
+    }
+
+    fn record(&mut self, halt: &Halt) {
+        self.mind.record(halt);
+    }
+}
+
+impl Mind {
+    fn new(params: AdaptiveParams) -> Self {
+        let mut mind = Self {
             params,
             planned: 0,
             learner: Learner::new(params.effective_block_cost_ns(), params.ceiling_ns),
@@ -93,13 +123,8 @@ impl<S: Source<Params = AdaptiveParams>> Adaptive<S> {
             budget: Budget::new(params.max_polled_share, longest_window(&params)),
             probe: Probe::new(),
         };
-        policy.plan();
-        policy
-    }
-
-    /// Where the parameters come from.
-    pub const fn source(&self) -> &S {
-        &self.source
+        mind.plan();
+        mind
     }
 
     /// Takes over changed parameters.
@@ -122,16 +147,6 @@ impl<S: Source<Params = AdaptiveParams>> Adaptive<S> {
         let block_cost = self.learner.block_cost();
         let wanted = if self.probe.due() { block_cost } else { self.learner.threshold() };
         self.planned = self.guard.admit(wanted, block_cost).min(self.params.ceiling_ns);
-    }
-}
-
-impl<S: Source<Params = AdaptiveParams>> Policy for Adaptive<S> {
-    fn window(&mut self, now_ns: u64) -> u32 {
-        let params = self.source.load();
-        if params != self.params {
-            self.configure(params);
-        }
-        self.budget.admit(self.planned, now_ns)
     }
 
     fn record(&mut self, halt: &Halt) {

@@ -38,6 +38,7 @@ impl Budget {
     }
 
     /// `window` if there are tokens for all of it, else 0: a truncated poll is the dearest.
+    #[inline]
     pub(super) fn admit(&mut self, window: u32, now_ns: u64) -> u32 {
         if self.share == Share::ALL {
             return window;
@@ -54,6 +55,7 @@ impl Budget {
     }
 
     /// Pays for what was polled; a window that was not honoured leaves a debt.
+    #[inline]
     pub(super) fn charge(&mut self, polled: u32) {
         if self.share != Share::ALL {
             let lowest = -self.burst - i64::from(u32::MAX) * TOKEN;

@@ -26,6 +26,7 @@ pub(super) struct Guard {
 
 impl Guard {
     /// `threshold`, or the break-even threshold where that could cost more than the bound allows.
+    #[inline]
     pub(super) const fn admit(&self, threshold: u32, block_cost: u32) -> u32 {
         let t = threshold as i64;
         let b = block_cost as i64;
@@ -36,6 +37,7 @@ impl Guard {
 
     /// Accounts for a halt of `length` that polled for `polled`. Where something else (the
     /// ceiling, the share) forbade what the bound needs, the debt is capped and forgiven.
+    #[inline]
     pub(super) fn settle(&mut self, length: u32, polled: u32, slept: bool, block_cost: u32) {
         let b = i64::from(block_cost);
         let optimum = i64::from(length.min(block_cost));

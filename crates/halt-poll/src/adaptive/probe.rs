@@ -24,11 +24,13 @@ impl Probe {
     }
 
     /// Whether the next halt should poll for B.
+    #[inline]
     pub(super) const fn due(&self) -> bool {
         self.due
     }
 
     /// For how many halts this one stands.
+    #[inline]
     pub(super) fn weigh(
         &mut self,
         length: u32,

@@ -170,7 +170,7 @@ fn f13_a_poll_given_up_for_somebody_else_teaches_nothing() {
 fn a_wakeup_pending_before_the_halt_teaches_nothing() {
     let mut policy = Adaptive::new(params(0));
     play(&mut policy, [1_000_000; 20]);
-    for _ in 0..100 {
+    for _ in 0..100_000 {
         let window = policy.window(0);
         policy.record(&Halt::polled(0, window, 0));
     }

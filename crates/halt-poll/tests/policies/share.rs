@@ -78,6 +78,22 @@ fn a_clock_that_stands_still_or_goes_back_refills_nothing() {
 }
 
 #[test]
+fn idle_time_is_saved_up_only_to_the_burst() {
+    let mut policy = Adaptive::new(params(Share::percent(1).unwrap()));
+    let idle = policy.window(0);
+    policy.record(&halt_of(0, idle, 15_000));
+    let mut polled = 0;
+    for i in 0..1_000u64 {
+        // As if ten seconds had passed at once, and then hardly any time.
+        let now = 10_000_000_000 + i;
+        let window = policy.window(now);
+        policy.record(&halt_of(now, window, 15_000));
+        polled += u64::from(window.min(15_000));
+    }
+    assert!((100_000..=300_000).contains(&polled), "{polled}");
+}
+
+#[test]
 fn the_share_can_change_at_any_time() {
     let shared = SharedAdaptiveParams::new(params(Share::NONE));
     let mut policy = Adaptive::new(&shared);

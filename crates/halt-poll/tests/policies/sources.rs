@@ -36,6 +36,17 @@ fn f01_a_host_ceiling_of_0_stops_running_vms_at_the_next_halt() {
 }
 
 #[test]
+fn f01_a_host_ceiling_of_0_at_the_end_of_a_halt_starts_the_window_anew() {
+    let host = SharedKernelParams::default();
+    let mut policy = polling(&host);
+    let window = policy.window(0);
+    host.set_halt_poll_ns(0);
+    policy.record(&halt_of(0, window, 30_000));
+    host.set_halt_poll_ns(200_000);
+    assert_eq!(policy.window(0), 0);
+}
+
+#[test]
 fn f01_adaptive_stops_at_the_next_halt() {
     let host = Arc::new(SharedAdaptiveParams::default());
     let mut policy = Adaptive::new(Arc::clone(&host));

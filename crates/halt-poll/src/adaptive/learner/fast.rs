@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! The short memory: the decayed cost of each of a few thresholds.
 //!
-//! It is asked after every halt, so it is laid out for vector instructions: a few sums, updated
-//! and compared without a branch.
+//! It is asked after every halt, so it is laid out for vector instructions: as many sums as a
+//! vector has lanes, updated and compared without a branch. Few are enough, because each stands
+//! for the longest halt of late in its range, and what they miss the long memory finds.
 
 use super::steps::{AT_BLOCK_COST, Steps};
 use super::{PRIOR, cost_of_uniform};
 
 /// How many thresholds are compared.
-const CANDIDATES: usize = 8;
-/// The step at whose end each of them stands: every fifth up to B, some above.
-const STEP: [usize; CANDIDATES] = [0, 5, 10, 15, 20, 24, 28, 31];
+const CANDIDATES: usize = 4;
+/// The step at whose end each of them stands: 0, B/5, B/2 and B.
+const STEP: [usize; CANDIDATES] = [0, 4, 10, 20];
 /// Remembers four halts.
 const DECAY: f32 = 0.75;
 
@@ -61,6 +62,7 @@ impl Fast {
     }
 
     /// Adds a halt of length `x` that stands for `times` halts.
+    #[inline]
     pub(super) fn add(&mut self, x: f32, block_cost: f32, times: f32) {
         for (cost, &threshold) in self.costs.iter_mut().zip(&self.thresholds) {
             let this = if x <= threshold { x } else { threshold + block_cost };
@@ -72,14 +74,14 @@ impl Fast {
     ///
     /// The index of each sum rides in its low bits; of floats that are never negative the order is
     /// that of their bits. So one minimum of integers finds it.
+    #[inline]
     pub(super) fn cheapest(&self) -> u32 {
-        const INDEX: u32 = 7;
+        const INDEX: u32 = 3;
         const { assert!(CANDIDATES == INDEX as usize + 1) };
-        let mut smallest = u32::MAX >> 1;
+        let mut smallest = f32::MAX.to_bits();
         for (i, index) in (0..CANDIDATES).zip(0u32..) {
             let sum = self.costs[i] + self.prior[i];
-            let key = (sum.to_bits() & !INDEX) | index;
-            smallest = if (key as i32) < smallest as i32 { key } else { smallest };
+            smallest = smallest.min((sum.to_bits() & !INDEX) | index);
         }
         self.refined[(smallest & INDEX) as usize]
     }

@@ -36,6 +36,7 @@ impl Slow {
     }
 
     /// Adds a halt of length `x` in `step` that stands for `times` halts.
+    #[inline]
     pub(super) fn add(&mut self, step: usize, x: f32, times: f32) {
         let weight = self.weight * times;
         self.halts[step] += weight;

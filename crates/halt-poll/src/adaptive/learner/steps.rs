@@ -66,11 +66,13 @@ impl Steps {
     }
 
     /// The step of a halt of `length`: the first that does not end before it.
+    #[inline]
     pub(super) fn of(&self, length: u32) -> usize {
         self.ends.partition_point(|&end| end < length)
     }
 
     /// Notes the length of a halt in `step`. Returns whether a threshold changed, which is rare.
+    #[inline]
     pub(super) fn note(&mut self, step: usize, length: u32) -> bool {
         self.noted += 1;
         let ends = self.noted == SPAN;
