@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use halt_poll::{
-    Adaptive, AdaptiveParams, EventFdWait, Fixed, FutexWait, HaltPoller, KernelParams,
-    KernelPolicy, Policy, wake,
+    Adaptive, AdaptiveParams, Counters, EventFdWait, Fixed, FutexWait, Gated, Halt, HaltPoller,
+    KernelParams, KernelPolicy, Policy, SharedAdaptiveParams, SharedKernelParams, VmOverride, wake,
 };
 use vcpu_state::{WakeSource, WakeWord};
 
@@ -56,6 +56,36 @@ fn halts<S: WakeSource<Error = std::io::Error>>(policy: impl Policy, source: &S,
         let _ = poller.halt(source).map_err(drop);
         let _ = poller.halt_for(source, 20_000).map_err(drop);
     }
+}
+
+#[test]
+fn policies_and_counters_allocate_nothing() {
+    let host = SharedKernelParams::default();
+    let vm = VmOverride::new(&host);
+    let shared = SharedAdaptiveParams::default();
+    let mut policy = (Gated::new(KernelPolicy::new(&vm)), Gated::new(Adaptive::new(&shared)));
+    let mut counters = Counters::default();
+    // Long enough for every rare step: spans of halts, rescaled sums, changed parameters.
+    let mut run = |policy: &mut dyn Policy| {
+        for i in 0..50_000u32 {
+            let now = u64::from(i) * 100_000;
+            let window = policy.window(now);
+            let length = u64::from(i.wrapping_mul(2_654_435_769) >> 16);
+            let slept = length > window.into();
+            let polled = length.min(window.into());
+            let halt = if slept {
+                Halt::slept(now, window, polled, length)
+            } else {
+                Halt::polled(now, window, polled)
+            };
+            policy.record(&halt);
+            counters.record(&halt);
+            shared.set_ceiling_ns(100_000 + i / 10_000);
+            shared.set_block_cost_ns(10_000 + i / 20_000);
+        }
+    };
+    assert_eq!(allocations_of(|| run(&mut policy.0)), 0);
+    assert_eq!(allocations_of(|| run(&mut policy.1)), 0);
 }
 
 #[test]
