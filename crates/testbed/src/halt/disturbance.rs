@@ -14,8 +14,11 @@ use anyhow::Context;
 use super::usage::{Usage, process_cpu};
 use crate::vmm::thread::ThreadId;
 
-/// A delay of our threads above this share of the time disturbs.
+/// A delay of our threads above this share of the time disturbs ...
 const DELAYED_SHARE: f64 = 0.02;
+/// ... without this much for each of their wake-ups, which is how long a CPU of ours takes to begin
+/// with them.
+const WAKE_UP: Duration = Duration::from_micros(2);
 /// Foreign use above this share of the time ...
 const FOREIGN_SHARE: f64 = 0.10;
 /// ... and this many ticks disturbs.
@@ -95,6 +98,12 @@ impl fmt::Display for Disturbance {
     }
 }
 
+/// How long others had the CPU while a thread wanted it.
+fn held_up(thread: Usage) -> Duration {
+    let wake_ups = u32::try_from(thread.sleeps).unwrap_or(u32::MAX);
+    thread.delayed.saturating_sub(WAKE_UP.saturating_mul(wake_ups))
+}
+
 fn busy(cpus: &[usize]) -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     busy_in(&stat, cpus).context("/proc/stat has no line of a CPU that we may use")
@@ -145,6 +154,14 @@ mod tests {
         };
         assert!(!matters(3, 0) && matters(5, 0));
         assert!(!matters(0, 30) && matters(0, 50));
+    }
+
+    #[test]
+    fn the_time_that_wake_ups_take_is_no_delay() {
+        let ms = Duration::from_millis;
+        let usage = Usage { sleeps: 1000, delayed: ms(5), ..Usage::default() };
+        assert_eq!(held_up(usage), ms(3));
+        assert_eq!(held_up(Usage { sleeps: u64::MAX, ..usage }), Duration::ZERO);
     }
 
     #[test]
