@@ -6,7 +6,6 @@
 //! in ticks of 10 ms, for disturbances that share the CPU without taking it from us (a hypervisor
 //! below us, interrupts).
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -22,10 +21,10 @@ const WAKE_UP: Duration = Duration::from_micros(2);
 /// Foreign use above this share of the time ...
 const FOREIGN_SHARE: f64 = 0.10;
 /// ... and this many ticks disturbs.
-const FOREIGN_TICKS: u32 = 2;
+const FOREIGN_TICKS: u64 = 2;
 /// Unit of /proc/stat: USER_HZ is 100 on all architectures that KVM runs on but one (alpha has
 /// 1024, and no KVM).
-const TICK: Duration = Duration::from_millis(10);
+const TICK_MS: u64 = 10;
 
 /// What the CPUs did for others within some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -70,8 +69,9 @@ impl<'a> Watch<'a> {
         let time = self.began.elapsed();
         let ours = process_cpu()?.saturating_sub(self.ours);
         let busy = busy(self.cpus)?.saturating_sub(self.busy);
-        let client = Usage::of(ThreadId::current())?.delayed.saturating_sub(self.client.delayed);
-        Ok(Disturbance { time, delayed: vcpu.delayed + client, foreign: busy.saturating_sub(ours) })
+        let client = Usage::of(ThreadId::current())?.since(self.client);
+        let delayed = held_up(vcpu) + held_up(client);
+        Ok(Disturbance { time, delayed, foreign: busy.saturating_sub(ours) })
     }
 }
 
@@ -79,22 +79,13 @@ impl Disturbance {
     /// Whether figures measured in this time are not to be trusted.
     pub fn matters(&self) -> bool {
         self.delayed > self.time.mul_f64(DELAYED_SHARE)
-            || self.foreign > self.time.mul_f64(FOREIGN_SHARE) + TICK * FOREIGN_TICKS
+            || self.foreign
+                > self.time.mul_f64(FOREIGN_SHARE) + Duration::from_millis(FOREIGN_TICKS * TICK_MS)
     }
 
     /// For choosing the least disturbed of several tries.
     pub fn weight(&self) -> f64 {
         (self.delayed + self.foreign).as_secs_f64() / self.time.as_secs_f64().max(1e-9)
-    }
-}
-
-impl fmt::Display for Disturbance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "within {:.0?} others used our CPUs for {:.0?}, our threads waited {:.1?} for one",
-            self.time, self.foreign, self.delayed
-        )
     }
 }
 
@@ -111,17 +102,18 @@ fn busy(cpus: &[usize]) -> anyhow::Result<Duration> {
 
 /// Time that `cpus` were not idle, by a text like /proc/stat's.
 fn busy_in(stat: &str, cpus: &[usize]) -> Option<Duration> {
-    let ticks = |cpu: &usize| -> Option<u32> {
+    let ticks = |cpu: &usize| -> Option<u64> {
         let name = format!("cpu{cpu}");
         let line = stat.lines().find(|line| line.split(' ').next() == Some(name.as_str()))?;
         // user nice system idle iowait irq softirq steal; guest time is in user already.
         let fields = line.split_whitespace().skip(1).take(8).enumerate();
         fields
             .filter(|(field, _)| !matches!(field, 3 | 4))
-            .map(|(_, ticks)| ticks.parse::<u32>().ok())
+            .map(|(_, ticks)| ticks.parse::<u64>().ok())
             .sum()
     };
-    cpus.iter().map(ticks).sum::<Option<u32>>().map(|ticks| TICK * ticks)
+    let ticks = cpus.iter().map(ticks).sum::<Option<u64>>()?;
+    Some(Duration::from_millis(ticks.saturating_mul(TICK_MS)))
 }
 
 #[cfg(test)]
@@ -139,8 +131,8 @@ mod tests {
 
     #[test]
     fn busy_is_everything_but_idle_of_the_cpus_asked_for() {
-        assert_eq!(busy_in(STAT, &[0]), Some(TICK * 40));
-        assert_eq!(busy_in(STAT, &[1, 10]), Some(TICK * 56));
+        assert_eq!(busy_in(STAT, &[0]), Some(Duration::from_millis(400)));
+        assert_eq!(busy_in(STAT, &[1, 10]), Some(Duration::from_millis(560)));
         assert_eq!(busy_in(STAT, &[2]), None);
         assert_eq!(busy_in("cpu0 1 2 x 4 5 6 7 8\n", &[0]), None);
         assert_eq!(busy_in("", &[]), Some(Duration::ZERO));
@@ -186,7 +178,7 @@ mod tests {
                 }
                 let disturbance = watch.end(Usage::default()).unwrap();
                 stop.store(true, Ordering::Relaxed);
-                assert!(disturbance.matters(), "{disturbance}");
+                assert!(disturbance.matters(), "{disturbance:?}");
             });
         })
         .join()

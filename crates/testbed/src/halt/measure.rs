@@ -83,34 +83,14 @@ pub fn measure(
     for repeat in 0..plan.repeats() {
         for phase in Phase::ALL {
             for index in plan.order(repeat, phase) {
-                let (row, vcpu) = (rows[index], vcpus[index].as_mut());
-                progress.step(format!(
-                    "repeat {} of {}: {row}, {}",
-                    repeat + 1,
-                    plan.repeats(),
-                    phase.name()
-                ));
+                let what = format!("{}, {}", rows[index], phase.name());
+                progress.step(format!("repeat {} of {}: {what}", repeat + 1, plan.repeats()));
                 let turn = Turn { plan, repeat, phase, cpus: &cpus, waiting: placement.waiting() };
-                let mut best: Option<(Measured, Disturbance)> = None;
-                for attempt in 1..=TRIES {
-                    let (measured, disturbance) =
-                        turn.measure(vcpu).with_context(|| format!("{row}, {}", phase.name()))?;
-                    if best.is_none_or(|(_, least)| disturbance.weight() < least.weight()) {
-                        best = Some((measured, disturbance));
-                    }
-                    let spent = plan.warm_up(phase) + plan.measured(phase);
-                    if !disturbance.matters() || attempt == TRIES || extra < spent {
-                        break;
-                    }
-                    progress.note(format!("again, {disturbance}: {row}, {}", phase.name()));
-                    extra -= spent;
-                    outcome.repeated += 1;
-                }
-                if let Some((measured, disturbance)) = best {
-                    let disturbed = disturbance.matters();
-                    outcome.disturbed += u32::from(disturbed);
-                    outcome.series[index].push(phase, Measured { disturbed, ..measured });
-                }
+                let (measured, again) =
+                    turn.settle(vcpus[index].as_mut(), &mut extra).context(what)?;
+                outcome.repeated += again;
+                outcome.disturbed += u32::from(measured.disturbed);
+                outcome.series[index].push(phase, measured);
             }
         }
     }
@@ -127,6 +107,27 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    /// Measures until nobody disturbs it, or there were enough tries, or no `extra` time is left;
+    /// returns the figures that were disturbed least, and how often it measured again.
+    fn settle(
+        &self,
+        vcpu: &mut dyn BenchVcpu,
+        extra: &mut Duration,
+    ) -> anyhow::Result<(Measured, u32)> {
+        let time = self.plan.warm_up(self.phase) + self.plan.measured(self.phase);
+        let (mut measured, mut least) = self.measure(vcpu)?;
+        let mut again = 0;
+        while least.matters() && again + 1 < TRIES && *extra >= time {
+            *extra -= time;
+            again += 1;
+            let (other, disturbance) = self.measure(vcpu)?;
+            if disturbance.weight() < least.weight() {
+                (measured, least) = (other, disturbance);
+            }
+        }
+        Ok((Measured { disturbed: least.matters(), ..measured }, again))
+    }
+
     fn measure(&self, vcpu: &mut dyn BenchVcpu) -> anyhow::Result<(Measured, Disturbance)> {
         vcpu.begin(self.phase)?;
         let measured = self.while_it_runs(vcpu);

@@ -17,7 +17,7 @@ const MODULE: &str = "/sys/module/kvm/parameters";
 /// What latency is worth in the rows that weigh it against CPU time: a microsecond that a client
 /// waits less is worth 4 us of the host's CPU time. A VMM that serves requests wants about this (the
 /// kernel's ceiling of 200 us stands for far more); halt-poll's own default is 1.
-const LATENCY_WEIGHT: Weight = Weight::percent(400);
+pub const LATENCY_WEIGHT: Weight = Weight::percent(400);
 
 /// What policies need to know of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

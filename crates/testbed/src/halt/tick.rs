@@ -73,11 +73,15 @@ mod tests {
             counter.fetch_add(1, Ordering::Relaxed);
         })
         .unwrap();
-        std::thread::sleep(Duration::from_millis(100));
+        // However late, none is lost.
+        while count.load(Ordering::Relaxed) < 25 {
+            assert!(began.elapsed() < Duration::from_secs(10), "no ticks");
+            std::thread::sleep(PERIOD);
+        }
         drop(timer);
         let most = began.elapsed().as_nanos() / PERIOD.as_nanos();
         let ticks = count.load(Ordering::Relaxed);
-        assert!((1..=u32::try_from(most).unwrap()).contains(&ticks), "{ticks} ticks");
+        assert!(u128::from(ticks) <= most, "{ticks} ticks, not {most}");
         std::thread::sleep(PERIOD * 3);
         assert_eq!(count.load(Ordering::Relaxed), ticks);
     }

@@ -36,11 +36,6 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// Replaces what is said about the step.
-    pub fn note(&self, what: String) {
-        self.bar.set_message(what);
-    }
-
     /// Tells a [note](diagnostic::note) without tearing the bar.
     pub fn say(&self, text: &str) {
         self.bar.suspend(|| diagnostic::note(text));
