@@ -29,7 +29,7 @@ pub struct HostParams {
 }
 
 impl HostParams {
-    /// With the blocking cost as calibrated, latency worth [`LATENCY_WEIGHT`], and no bound on the
+    /// With the blocking cost as calibrated, latency worth `LATENCY_WEIGHT`, and no bound on the
     /// polled share. The ceiling is the library's default, but at least twice the effective
     /// blocking cost.
     pub fn new(cost: BlockCost, kernel: KernelParams) -> Self {
