@@ -32,8 +32,11 @@ use steps::Steps;
 pub(super) use steps::LONGEST_IN_BLOCK_COSTS;
 
 const SCORE_DECAY: f32 = 1.0 - 1.0 / 16.0;
-/// The slow sums change little from halt to halt: their minimum is looked up every so many.
-const SLOW_EVERY: u32 = 16;
+/// The slow sums change little from halt to halt: their minimum is looked up every so many halts,
+/// more often while they are young.
+const SLOW_EVERY: u32 = 64;
+const SLOW_EVERY_WHILE_YOUNG: u32 = 16;
+const YOUNG: u32 = 1024;
 /// Weight of the prior, in halts.
 const PRIOR: f32 = 0.5;
 
@@ -125,7 +128,8 @@ impl Learner {
 
         self.taught = self.taught.wrapping_add(1);
         self.fast_choice.threshold = self.fast.cheapest();
-        if self.taught % SLOW_EVERY == 0 {
+        let every = if self.taught < YOUNG { SLOW_EVERY_WHILE_YOUNG } else { SLOW_EVERY };
+        if self.taught % every == 0 {
             self.slow_choice.threshold = self.slow.cheapest(&self.steps, self.ceiling);
         }
     }
