@@ -60,6 +60,7 @@ pub fn run(args: &HaltArgs) -> anyhow::Result<()> {
     let module = module_params()?;
     let cost = calibrate().context("the cost of blocking cannot be measured")?;
     let host = HostParams::new(cost, module.unwrap_or_default());
+    let about = host::facts(cpus.len(), &placement, cost, &host, module.is_some());
     // From here on: timers' threads inherit it.
     pin(placement.client)?;
     let mut vcpus = vcpus(backend, &rows, &plan, &placement, &host)?;
@@ -78,7 +79,7 @@ pub fn run(args: &HaltArgs) -> anyhow::Result<()> {
         rows: &rows,
         outcome: &outcome,
         plan: &plan,
-        facts: host::facts(cpus.len(), &placement, cost, &host, module.is_some()),
+        facts: about,
     };
     report.write(args)
 }
