@@ -46,39 +46,53 @@ pub(super) struct Learner {
     ceiling: u32,
     steps: Steps,
     slow: Slow,
-    slow_choice: Choice,
     fast: Fast,
-    fast_choice: Choice,
+    choices: Choices,
     taught: u32,
 }
 
-/// What one time scale would play, and how well that went.
+const SLOW: usize = 0;
+const FAST: usize = 1;
+
+/// What each time scale would play, and how well that went. A vector has four lanes; the other two
+/// are idle.
 #[derive(Clone, Copy, Debug)]
-struct Choice {
-    threshold: u32,
-    /// Decayed sum of what its thresholds would have cost.
-    score: f32,
+#[repr(align(16))]
+struct Choices {
+    thresholds: [f32; 4],
+    /// Decayed sums of what the thresholds would have cost.
+    scores: [f32; 4],
+    /// The thresholds in whole nanoseconds.
+    windows: [u32; 2],
 }
 
-impl Choice {
+impl Choices {
+    const fn new(window: u32) -> Self {
+        Self { thresholds: [window as f32; 4], scores: [0.0; 4], windows: [window; 2] }
+    }
+
+    const fn choose(&mut self, scale: usize, window: u32) {
+        self.windows[scale] = window;
+        self.thresholds[scale] = window as f32;
+    }
+
     fn judge(&mut self, x: f32, block_cost: f32, weight: f32) {
-        let threshold = self.threshold as f32;
-        let cost = if x <= threshold { x } else { threshold + block_cost };
-        self.score = self.score * SCORE_DECAY + cost * weight;
+        for (score, &threshold) in self.scores.iter_mut().zip(&self.thresholds) {
+            let cost = if x <= threshold { x } else { threshold + block_cost };
+            *score = *score * SCORE_DECAY + cost * weight;
+        }
     }
 }
 
 impl Learner {
     pub(super) fn new(block_cost: u32, ceiling: u32) -> Self {
         let steps = Steps::new(block_cost);
-        let choice = Choice { threshold: block_cost.min(ceiling), score: 0.0 };
         Self {
             block_cost,
             ceiling,
             slow: Slow::new(&steps),
-            slow_choice: choice,
             fast: Fast::new(&steps, ceiling),
-            fast_choice: choice,
+            choices: Choices::new(block_cost.min(ceiling)),
             steps,
             taught: 0,
         }
@@ -94,21 +108,18 @@ impl Learner {
         self.ceiling = ceiling;
         self.fast.set_ceiling(&self.steps, ceiling);
         if self.taught == 0 {
-            self.slow_choice.threshold = self.block_cost.min(ceiling);
-            self.fast_choice.threshold = self.slow_choice.threshold;
+            self.choices = Choices::new(self.block_cost.min(ceiling));
         } else {
-            self.slow_choice.threshold = self.slow.cheapest(&self.steps, ceiling);
-            self.fast_choice.threshold = self.fast.cheapest();
+            self.choices.choose(SLOW, self.slow.cheapest(&self.steps, ceiling));
+            self.choices.choose(FAST, self.fast.cheapest());
         }
     }
 
     /// The threshold to play, in nanoseconds; never above the ceiling.
     #[inline]
     pub(super) fn threshold(&self) -> u32 {
-        let lead = self.slow_choice.score - self.fast_choice.score;
-        let followed =
-            if lead > self.block_cost as f32 { &self.fast_choice } else { &self.slow_choice };
-        followed.threshold
+        let lead = self.choices.scores[SLOW] - self.choices.scores[FAST];
+        self.choices.windows[usize::from(lead > self.block_cost as f32)]
     }
 
     /// Learns from a halt of `length` nanoseconds that stands for `weight` halts like it.
@@ -116,8 +127,7 @@ impl Learner {
     pub(super) fn teach(&mut self, length: u32, weight: f32) {
         let x = length as f32;
         let block_cost = self.block_cost as f32;
-        self.slow_choice.judge(x, block_cost, weight);
-        self.fast_choice.judge(x, block_cost, weight);
+        self.choices.judge(x, block_cost, weight);
 
         let step = self.steps.of(length);
         if self.steps.note(step, length) {
@@ -127,10 +137,10 @@ impl Learner {
         self.fast.add(x, block_cost, weight);
 
         self.taught = self.taught.wrapping_add(1);
-        self.fast_choice.threshold = self.fast.cheapest();
+        self.choices.choose(FAST, self.fast.cheapest());
         let every = if self.taught < YOUNG { SLOW_EVERY_WHILE_YOUNG } else { SLOW_EVERY };
         if self.taught % every == 0 {
-            self.slow_choice.threshold = self.slow.cheapest(&self.steps, self.ceiling);
+            self.choices.choose(SLOW, self.slow.cheapest(&self.steps, self.ceiling));
         }
     }
 }
