@@ -235,7 +235,8 @@ impl Report<'_> {
         ];
         if self.outcome.repeated + self.outcome.disturbed > 0 {
             notes.push(format!(
-                "Others used our CPUs: {} of {} phases were measured again, {} stayed disturbed.",
+                "Others used our CPUs: {} of {} phases were measured again, {} stayed disturbed; \
+                 these do not count where three or more repeats are left.",
                 self.outcome.repeated,
                 self.plan.phases(),
                 self.outcome.disturbed,

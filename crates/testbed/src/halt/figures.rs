@@ -97,6 +97,15 @@ impl Series {
     }
 }
 
+/// Undisturbed repeats that are enough to leave the disturbed ones out.
+const ENOUGH: usize = 3;
+
+/// The repeats to trust: those that nobody disturbed, if there are [`ENOUGH`], else all.
+fn trusted(repeats: &[Measured]) -> Vec<Measured> {
+    let calm: Vec<_> = repeats.iter().copied().filter(|one| !one.disturbed).collect();
+    if calm.len() >= ENOUGH { calm } else { repeats.to_vec() }
+}
+
 /// Median and extremes over repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
@@ -140,7 +149,8 @@ pub struct RunFacts {
     pub seed: u64,
 }
 
-/// A row of the report, as in JSON (docs/results.md). Figures are medians over the repeats.
+/// A row of the report, as in JSON (docs/results.md). Figures are medians over the repeats, without
+/// the disturbed ones if three or more others are left.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HaltRow {
     /// What ran the vCPU.
@@ -177,7 +187,7 @@ pub struct HaltRow {
     pub cpu_per_rr_us_min: f64,
     /// Largest.
     pub cpu_per_rr_us_max: f64,
-    /// Repeats the medians are over.
+    /// How often everything was measured.
     pub repeats: usize,
     /// Phases behind this row in which others used the CPUs, whatever was tried.
     pub disturbed: usize,
@@ -193,7 +203,7 @@ impl HaltRow {
     /// Sums a row's repeats up. `None` when a phase has not been measured.
     pub fn new(facts: RunFacts, row: Row, think: Think, series: &Series) -> Option<Self> {
         let spread = |phase, figure: fn(&Measured) -> f64| {
-            Spread::of(series.phase(phase).iter().map(figure))
+            Spread::of(trusted(series.phase(phase)).iter().map(figure))
         };
         let serve = Phase::Serve(think);
         let tick = spread(Phase::Tick, Measured::cpu_pct)?;
@@ -341,6 +351,24 @@ pub(crate) mod tests {
         let disturbed = |think| HaltRow::new(FACTS, ROW, think, &series).map(|row| row.disturbed);
         assert_eq!(disturbed(Think::Steady), Some(1));
         assert_eq!(disturbed(Think::Bursty), Some(2));
+    }
+
+    #[test]
+    fn disturbed_repeats_are_left_out_when_enough_others_are_left() {
+        let figure = |calm: usize| {
+            let mut series = Series::default();
+            for phase in Phase::ALL {
+                // Disturbed ones are far off.
+                for repeat in 0..5 {
+                    let disturbed = repeat >= calm;
+                    let cpu_ms = if disturbed { 90 } else { 10 };
+                    series.push(phase, Measured { disturbed, ..measured(cpu_ms, 1000) });
+                }
+            }
+            HaltRow::new(FACTS, ROW, Think::Steady, &series).unwrap().idle_250hz_cpu_pct_max
+        };
+        assert!((figure(3) - 10.0).abs() < 1e-9);
+        assert!((figure(2) - 90.0).abs() < 1e-9);
     }
 
     #[test]
