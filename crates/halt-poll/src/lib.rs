@@ -41,7 +41,7 @@ mod policy;
 pub use adaptive::{Adaptive, AdaptiveParams, Share, ShareAboveOne, SharedAdaptiveParams, Weight};
 pub use counters::{Counters, Log2Histogram};
 #[cfg(all(feature = "std", not(loom)))]
-pub use driver::EventFdWait;
+pub use driver::{EventFdWait, NotAnEventFd};
 #[cfg(feature = "std")]
 pub use driver::{
     BlockCost, CalibrateError, Clock, ClockGap, Contention, FutexWait, HaltEnd, HaltPoller, Halted,

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use vcpu_state::{BlockEnd, WakeSource};
 
@@ -18,6 +19,10 @@ use super::clock::timespec;
 /// Blocking and non-blocking eventfds both work: consuming never blocks, whoever else reads. One made with
 /// `EFD_SEMAPHORE` works too; each wake-up then takes 1 from the counter, so several writes are
 /// several wake-ups instead of one.
+///
+/// On a descriptor that is something else, [`block`](WakeSource::block) fails by [`NotAnEventFd`] as
+/// soon as it is ready without a counter to read (a socket at its end, say); one that has eight bytes
+/// to read passes for an eventfd.
 ///
 /// ```
 /// use halt_poll::EventFdWait;
@@ -41,10 +46,39 @@ use super::clock::timespec;
 /// assert!(source.take());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct EventFdWait<'a> {
     fd: BorrowedFd<'a>,
     nonblocking: bool,
+    /// What the last read met: [`COUNTER`], [`NO_COUNTER`] or an errno. For `block`, which cannot
+    /// tell by itself: it would find the descriptor ready for ever.
+    failure: AtomicI32,
+}
+
+/// The last read did not fail: there was a counter, or nothing yet.
+const COUNTER: i32 = 0;
+/// The last read got something that is no counter.
+const NO_COUNTER: i32 = -1;
+
+/// The descriptor of an [`EventFdWait`] is not an eventfd that can be read: it is ready, and there is
+/// no counter. Comes inside an [`io::Error`] of the kind [`InvalidInput`](io::ErrorKind::InvalidInput).
+///
+/// ```
+/// use halt_poll::{EventFdWait, Fixed, HaltPoller, NotAnEventFd};
+/// use std::os::fd::AsFd;
+///
+/// let null = std::fs::File::open("/dev/null")?;
+/// let error = HaltPoller::new(Fixed::new(0)).halt(&EventFdWait::new(null.as_fd())).unwrap_err();
+/// assert!(error.get_ref().is_some_and(|inner| inner.is::<NotAnEventFd>()));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[error("the descriptor is not an eventfd that can be read")]
+#[non_exhaustive]
+pub struct NotAnEventFd;
+
+fn not_an_eventfd() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, NotAnEventFd)
 }
 
 impl<'a> EventFdWait<'a> {
@@ -53,7 +87,8 @@ impl<'a> EventFdWait<'a> {
         // SAFETY: reads the flags of an open descriptor.
         let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
         // It does not fail for an open descriptor; if it did: as a blocking one, which is safe.
-        Self { fd, nonblocking: flags >= 0 && flags & libc::O_NONBLOCK != 0 }
+        let nonblocking = flags >= 0 && flags & libc::O_NONBLOCK != 0;
+        Self { fd, nonblocking, failure: AtomicI32::new(COUNTER) }
     }
 
     /// Waits for the descriptor to be readable. False: the time was over.
@@ -67,35 +102,49 @@ impl<'a> EventFdWait<'a> {
             0 => Ok(false),
             1 if poll.revents & libc::POLLIN != 0 => Ok(true),
             // Ready with nothing to read (an error, a hang-up): looking again would never end.
-            1 => Err(io::Error::other("the descriptor is not an eventfd that can be read")),
+            1 => Err(not_an_eventfd()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Reads the counter without blocking.
+    /// Reads the counter without blocking; says whether there was one.
     fn read(&self) -> bool {
+        let failure = match self.read_counter() {
+            Ok(8) => COUNTER,
+            Ok(_) => NO_COUNTER,
+            // Nothing there (any more), or a signal came first: no fault of the descriptor.
+            Err(libc::EAGAIN | libc::EINTR) => return false,
+            Err(errno) => errno,
+        };
+        // No other memory depends on it.
+        self.failure.store(failure, Ordering::Relaxed);
+        failure == COUNTER
+    }
+
+    /// How many bytes of a counter were there; or errno.
+    fn read_counter(&self) -> Result<libc::ssize_t, i32> {
         let mut counter = [0_u8; 8];
         let fd = self.fd.as_raw_fd();
-        if self.nonblocking {
-            // SAFETY: eight bytes that the call may write.
-            return unsafe { libc::read(fd, counter.as_mut_ptr().cast(), 8) } == 8;
-        }
-        let buffer = libc::iovec { iov_base: counter.as_mut_ptr().cast(), iov_len: 8 };
-        // Offset -1: read(2)'s. RWF_NOWAIT: EAGAIN instead of blocking.
-        // SAFETY: one buffer of eight bytes that the call may write.
-        let read = unsafe { libc::preadv2(fd, &raw const buffer, 1, -1, libc::RWF_NOWAIT) };
-        if read >= 0 {
-            return read == 8;
-        }
-        match io::Error::last_os_error().raw_os_error() {
-            // Linux before 5.8: the best it can do is to look first.
-            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ESPIPE) => {
-                // SAFETY: eight bytes that the call may write.
-                self.is_pending() && unsafe { libc::read(fd, counter.as_mut_ptr().cast(), 8) } == 8
+        if !self.nonblocking {
+            let buffer = libc::iovec { iov_base: counter.as_mut_ptr().cast(), iov_len: 8 };
+            // Offset -1: read(2)'s. RWF_NOWAIT: EAGAIN instead of blocking.
+            // SAFETY: one buffer of eight bytes that the call may write.
+            let read = unsafe { libc::preadv2(fd, &raw const buffer, 1, -1, libc::RWF_NOWAIT) };
+            match checked(read) {
+                // Linux before 5.8: the best it can do is to look first.
+                Err(libc::EOPNOTSUPP | libc::ENOSYS | libc::ESPIPE) if self.is_pending() => {}
+                Err(libc::EOPNOTSUPP | libc::ENOSYS | libc::ESPIPE) => return Err(libc::EAGAIN),
+                result => return result,
             }
-            _ => false,
         }
+        // SAFETY: eight bytes that the call may write.
+        checked(unsafe { libc::read(fd, counter.as_mut_ptr().cast(), 8) })
     }
+}
+
+/// The result of a read, with errno as its error.
+fn checked(read: libc::ssize_t) -> Result<libc::ssize_t, i32> {
+    if read >= 0 { Ok(read) } else { Err(io::Error::last_os_error().raw_os_error().unwrap_or(NO_COUNTER)) }
 }
 
 impl WakeSource for EventFdWait<'_> {
@@ -114,8 +163,14 @@ impl WakeSource for EventFdWait<'_> {
 
     /// # Errors
     ///
-    /// What ppoll(2) says, other than EINTR, and when the descriptor is in an error state.
+    /// What ppoll(2) says, other than EINTR, and what the last [`take`](Self::take) met: errors of
+    /// read(2), or [`NotAnEventFd`], also for a descriptor that hung up.
     fn block(&self, timeout_ns: Option<u64>) -> io::Result<BlockEnd> {
+        match self.failure.swap(COUNTER, Ordering::Relaxed) {
+            COUNTER => {}
+            NO_COUNTER => return Err(not_an_eventfd()),
+            errno => return Err(io::Error::from_raw_os_error(errno)),
+        }
         let interrupted = |error: io::Error| match error.kind() {
             io::ErrorKind::Interrupted => Ok(BlockEnd::Interrupted),
             _ => Err(error),

@@ -15,7 +15,7 @@ pub use calibrate::{BlockCost, CalibrateError, calibrate};
 pub use clock::{Clock, Monotonic};
 pub use contention::{ClockGap, Contention, Unwatched};
 #[cfg(not(loom))]
-pub use event_fd::EventFdWait;
+pub use event_fd::{EventFdWait, NotAnEventFd};
 pub use futex::{FutexWait, wake, wake_sleeper};
 pub use poller::{HaltEnd, HaltPoller, Halted};
 pub use relax::{Relax, RelaxStep, Unsupported};

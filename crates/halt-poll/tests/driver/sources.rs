@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use halt_poll::{EventFdWait, Fixed, FutexWait, HaltEnd, HaltPoller, wake};
+use halt_poll::{EventFdWait, Fixed, FutexWait, HaltEnd, HaltPoller, NotAnEventFd, wake};
 use vcpu_state::{BlockEnd, Kick, WakeSource, WakeWord};
 
 use crate::scene::Asked;
@@ -148,17 +148,47 @@ fn a_plain_eventfd_gives_one_wakeup_for_all_counts() {
     assert_eq!([source.take(), source.take()], [true, false]);
 }
 
+/// Ready for ever and without a counter: the halt would never end, and never sleep.
+fn is_refused(fd: &impl AsFd, what: &str) {
+    for window in [0, 100_000] {
+        let mut poller = HaltPoller::new(Fixed::new(window));
+        let error = poller.halt_for(&EventFdWait::new(fd.as_fd()), LONG_NS).unwrap_err();
+        let inner = error.get_ref().unwrap_or_else(|| panic!("{what}: {error:?}"));
+        assert!(inner.is::<NotAnEventFd>(), "{what}: {error:?}");
+    }
+}
+
 #[test]
-#[expect(unsafe_code, reason = "pipe(2)")]
-fn a_descriptor_that_hung_up_is_an_error_not_a_busy_loop() {
-    let mut ends = [0; 2];
-    // SAFETY: room for two descriptors.
-    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    let [reader, writer] = ends.map(|fd| {
-        // SAFETY: a new descriptor that nobody else owns.
-        unsafe { OwnedFd::from_raw_fd(fd) }
-    });
+fn what_is_ready_but_has_no_counter_is_an_error_not_a_busy_loop() {
+    is_refused(&std::fs::File::open("/dev/null").unwrap(), "/dev/null");
+    let file = std::fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
+    std::io::copy(&mut (&file), &mut std::io::sink()).unwrap();
+    is_refused(&file, "a file at its end");
+
+    let (reader, writer) = std::io::pipe().unwrap();
     drop(writer);
-    let mut poller = HaltPoller::new(Fixed::new(0));
-    assert!(poller.halt(&EventFdWait::new(reader.as_fd())).is_err());
+    is_refused(&reader, "a pipe without a writer");
+
+    let (socket, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
+    peer.write_all(b"few").unwrap();
+    drop(peer);
+    is_refused(&socket, "a socket with three bytes and then its end");
+    socket.set_nonblocking(true).unwrap();
+    is_refused(&socket, "a non-blocking socket at its end");
+}
+
+#[test]
+#[expect(unsafe_code, reason = "signalfd(2)")]
+fn what_cannot_be_read_is_an_error_not_a_busy_loop() {
+    // A signalfd refuses reads that are too short for its records, ready or not.
+    // SAFETY: all zero is the empty set.
+    let none: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is readable.
+    let fd = unsafe { libc::signalfd(-1, &raw const none, libc::SFD_CLOEXEC) };
+    assert!(fd >= 0);
+    // SAFETY: a new descriptor that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let source = EventFdWait::new(fd.as_fd());
+    assert!(!source.take());
+    assert_eq!(source.block(LONG).unwrap_err().raw_os_error(), Some(libc::EINVAL));
 }
