@@ -56,6 +56,9 @@ pub enum Error {
     /// The event loop failed.
     #[error("Event loop")]
     EventLoop(#[source] event_manager::Error),
+    /// The event loop's thread panicked.
+    #[error("The event loop panicked")]
+    EventLoopPanicked,
     /// The seccomp filter could not be made.
     #[error("Cannot make the seccomp filter")]
     SeccompFilter(#[source] seccompiler::BackendError),

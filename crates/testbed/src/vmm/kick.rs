@@ -11,6 +11,7 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
 
+use halt_poll::wake_sleeper;
 use kvm_ioctls::VcpuFd;
 use vcpu_state::{Kick, LoopState, VcpuIndex, VcpuTable};
 use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
@@ -116,7 +117,7 @@ impl Vcpus {
         match self.table.request_exit(index) {
             Ok(Kick::WakeSleeper) => {
                 if let Ok(word) = self.table.wake_word(index) {
-                    futex_wake(word.word());
+                    wake_sleeper(word);
                 }
             }
             Ok(Kick::InGuest) => self.signal(index),

@@ -32,8 +32,9 @@ pub(super) fn register(vm: &VmFd, memory: &Memory) -> Result<(), Error> {
             memory_size: region.len(),
             userspace_addr: mapping.as_ptr() as u64,
         };
-        // SAFETY: the mapping is `memory_size` bytes long, and outlives the VM's vCPUs: `Vm` keeps
-        // both and drops the memory last.
+        // SAFETY: the mapping is `memory_size` bytes long, and outlives the VM's vCPUs: `Vm` drops
+        // the memory last, and each vCPU's thread holds it until it has closed its vCPU or given it
+        // back to the `Vm`.
         unsafe { vm.set_user_memory_region(slot) }
             .map_err(Error::kvm("KVM_SET_USER_MEMORY_REGION"))?;
     }

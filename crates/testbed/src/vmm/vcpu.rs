@@ -14,6 +14,7 @@ use super::exit::{Event, classify};
 use super::halt::HaltHandler;
 use super::interrupts::Interrupts;
 use super::kick::{RunFlag, Vcpus};
+use super::memory::Memory;
 use super::{arch, kvm_run, seccomp};
 
 /// Why a vCPU's loop ended.
@@ -70,6 +71,8 @@ pub(super) struct VcpuContext {
     pub(super) interrupts: Interrupts,
     pub(super) devices: Arc<Mutex<Devices>>,
     pub(super) mechanism: HaltMechanism,
+    /// Not unmapped before this vCPU's thread has ended, even if the VM no longer waits for it.
+    pub(super) _memory: Memory,
 }
 
 /// `VcpuOwner` wants something that derefs to the table.

@@ -65,7 +65,7 @@ pub struct Vm {
     /// Reports of the vCPUs that have ended so far.
     reports: Vec<Option<VcpuReport>>,
     fd: Arc<VmFd>,
-    /// Last: KVM uses it until the VM and its vCPUs are gone.
+    /// Last: KVM uses it until the VM and its vCPUs are gone. Each vCPU's thread holds it, too.
     memory: Memory,
 }
 
@@ -122,6 +122,7 @@ impl Vm {
             interrupts: interrupts.clone(),
             devices: Arc::new(Mutex::new(Devices::new(input))),
             mechanism,
+            _memory: memory.clone(),
         };
         Ok(Self {
             config,
@@ -272,7 +273,7 @@ impl Vm {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] before Linux 5.11, [`Error::Kvm`].
+    /// [`Error::Unsupported`] before Linux 5.8, [`Error::Kvm`].
     pub fn set_halt_poll_ns(&self, ceiling_ns: u32) -> Result<(), Error> {
         if self.fd.check_extension_raw(KVM_CAP_HALT_POLL.into()) <= 0 {
             return Err(Error::Unsupported("KVM_CAP_HALT_POLL"));
@@ -387,7 +388,7 @@ impl Vm {
     /// # Errors
     ///
     /// [`Error::TimedOut`] if a vCPU's thread does not come back, [`Error::Panicked`] if its halt
-    /// handler panicked, [`Error::EventLoop`].
+    /// handler panicked, [`Error::EventLoop`], [`Error::EventLoopPanicked`].
     pub fn stop(mut self) -> Result<VmReport, Error> {
         self.end()
     }
@@ -416,7 +417,7 @@ impl Vm {
             wake.write(1).map_err(Error::system("eventfd write"))?;
             match thread.join() {
                 Ok(ended) => ended?,
-                Err(_) => return Err(Error::EventLoop(event_manager::Error::InvalidId)),
+                Err(_) => return Err(Error::EventLoopPanicked),
             }
         }
         result?;
