@@ -98,9 +98,11 @@ impl ThreadVcpu {
         let (shared, cpu) = (Arc::clone(&self.shared), self.cpu);
         let (announce, started) = channel();
         let run = move || {
-            // Whoever started it waits.
-            let _ = announce.send(pin(cpu).map(|()| ThreadId::current()));
-            let result = shared.run(&mut poller);
+            let pinned = pin(cpu);
+            let placed = pinned.is_ok();
+            // Whoever started it waits, and knows nothing of it any more if it is misplaced.
+            let _ = announce.send(pinned.map(|()| ThreadId::current()));
+            let result = if placed { shared.run(&mut poller) } else { Ok(()) };
             (poller, result)
         };
         let handle = std::thread::Builder::new()
