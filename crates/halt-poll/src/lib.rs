@@ -40,13 +40,13 @@ mod policy;
 
 pub use adaptive::{Adaptive, AdaptiveParams, Share, ShareAboveOne, SharedAdaptiveParams, Weight};
 pub use counters::{Counters, Log2Histogram};
-#[cfg(all(feature = "std", not(loom)))]
-pub use driver::{EventFdWait, NotAnEventFd};
 #[cfg(feature = "std")]
 pub use driver::{
     BlockCost, CalibrateError, Clock, ClockGap, Contention, FutexWait, HaltEnd, HaltPoller, Halted,
     Monotonic, Relax, RelaxStep, Unsupported, Unwatched, calibrate, wake, wake_sleeper,
 };
+#[cfg(all(feature = "std", not(loom)))]
+pub use driver::{EventFdWait, NotAnEventFd};
 pub use fixed::{Fixed, Never};
 pub use gated::{Gated, KVM_FEATURE_POLL_CONTROL, MSR_KVM_POLL_CONTROL, ReservedPollControl};
 pub use halt::Halt;

@@ -144,7 +144,11 @@ impl<'a> EventFdWait<'a> {
 
 /// The result of a read, with errno as its error.
 fn checked(read: libc::ssize_t) -> Result<libc::ssize_t, i32> {
-    if read >= 0 { Ok(read) } else { Err(io::Error::last_os_error().raw_os_error().unwrap_or(NO_COUNTER)) }
+    if read >= 0 {
+        Ok(read)
+    } else {
+        Err(io::Error::last_os_error().raw_os_error().unwrap_or(NO_COUNTER))
+    }
 }
 
 impl WakeSource for EventFdWait<'_> {
