@@ -35,7 +35,8 @@ pub enum RowPolicy {
     Fixed,
     /// As the kernel does, with the parameters that the kvm module has on this host.
     Kernel,
-    /// halt-poll's `Adaptive`, with its default weights and this host's blocking cost.
+    /// halt-poll's `Adaptive`, with this host's blocking cost and the benchmark's weight of latency
+    /// ([`LATENCY_WEIGHT`](super::policies::LATENCY_WEIGHT)).
     Adaptive,
 }
 

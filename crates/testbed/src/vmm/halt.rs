@@ -22,7 +22,7 @@ pub trait HaltHandler: Send {
     /// allows these besides its own. Clocks that the vDSO reads on most hosts belong here too, for
     /// the others.
     fn system_calls(&self) -> &[i64] {
-        &[libc::SYS_futex, libc::SYS_clock_gettime, libc::SYS_sched_yield]
+        &[libc::SYS_futex, libc::SYS_clock_gettime]
     }
 }
 
