@@ -309,8 +309,9 @@ impl Vm {
     }
 
     /// Takes all vCPUs out of the guest and keeps them there: from its return on until
-    /// [`resume`](Self::resume) they use no CPU time. Interrupts that are raised meanwhile wait. To
-    /// be quite idle, stop the tick first ([`set_tick_hz`](Self::set_tick_hz)).
+    /// [`resume`](Self::resume) they use no CPU time, but for the last steps into their sleep.
+    /// Interrupts that are raised meanwhile wait. To be quite idle, stop the tick first
+    /// ([`set_tick_hz`](Self::set_tick_hz)).
     ///
     /// # Errors
     ///

@@ -222,11 +222,12 @@ fn the_tick_can_be_changed_at_run_time() {
             let before = ticks();
             until("ticking", &mailbox, || ticks() > before + 3);
             vm.set_tick_hz(0).unwrap();
-            // One may be on its way.
-            std::thread::sleep(Duration::from_millis(20));
-            let before = ticks();
-            std::thread::sleep(Duration::from_millis(30));
-            assert_eq!(ticks(), before, "{irqchip:?}");
+            // Some may be on their way where the host is busy; fifteen would come in this time.
+            until("no tick", &mailbox, || {
+                let before = ticks();
+                std::thread::sleep(Duration::from_millis(30));
+                ticks() == before
+            });
         }
         vm.stop().unwrap();
     }
@@ -250,7 +251,9 @@ fn a_paused_vcpu_uses_no_cpu_and_forgets_no_interrupt() {
             interrupts.raise(0, Vector::Request).unwrap();
             std::thread::sleep(Duration::from_millis(2));
             assert_ne!(mailbox.answered(), round);
-            assert_eq!(vm.cpu_time(0).unwrap(), before, "{irqchip:?}");
+            // It says that it pauses just before it sleeps; a vCPU that spins uses all of the time.
+            let used = vm.cpu_time(0).unwrap() - before;
+            assert!(used < Duration::from_micros(500), "{irqchip:?}: {used:?}");
             vm.resume();
             until("an answer after the pause", &mailbox, || mailbox.answered() == round);
         }
