@@ -14,6 +14,7 @@ pub const KVM_FEATURE_POLL_CONTROL: u32 = 12;
 /// A value of `MSR_KVM_POLL_CONTROL` with reserved bits set. The guest gets #GP; nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("reserved bits in MSR_KVM_POLL_CONTROL: {value:#x}")]
+#[non_exhaustive]
 pub struct ReservedPollControl {
     /// What the guest wrote.
     pub value: u64,
