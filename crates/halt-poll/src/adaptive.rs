@@ -78,6 +78,7 @@ pub struct Adaptive<S> {
 #[derive(Clone, Copy, Debug)]
 struct Mind {
     params: AdaptiveParams,
+    block_cost: u32,
     /// The window for the next halt, but for the budget.
     planned: u32,
     learner: Learner,
@@ -115,13 +116,15 @@ impl<S: Source<Params = AdaptiveParams>> Policy for Adaptive<S> {
 
 impl Mind {
     fn new(params: AdaptiveParams) -> Self {
+        let block_cost = params.effective_block_cost_ns();
         let mut mind = Self {
             params,
+            block_cost,
             planned: 0,
-            learner: Learner::new(params.effective_block_cost_ns(), params.ceiling_ns),
-            guard: Guard::default(),
+            learner: Learner::new(block_cost, params.ceiling_ns),
+            guard: Guard::new(block_cost),
             budget: Budget::new(params.max_polled_share, longest_window(&params)),
-            probe: Probe::new(),
+            probe: Probe::new(params.latency_ns),
         };
         mind.plan();
         mind
@@ -132,46 +135,54 @@ impl Mind {
     fn configure(&mut self, params: AdaptiveParams) {
         self.params = params;
         let block_cost = params.effective_block_cost_ns();
-        if block_cost == self.learner.block_cost() {
+        if block_cost == self.block_cost {
             self.learner.set_ceiling(params.ceiling_ns);
+            self.probe.set_latency(params.latency_ns);
         } else {
+            self.block_cost = block_cost;
             self.learner = Learner::new(block_cost, params.ceiling_ns);
-            self.probe = Probe::new();
+            self.guard = Guard::new(block_cost);
+            self.probe = Probe::new(params.latency_ns);
         }
         self.budget.set(params.max_polled_share, longest_window(&params));
         self.plan();
     }
 
     /// Decides on the next window.
+    #[inline]
     fn plan(&mut self) {
-        let block_cost = self.learner.block_cost();
-        let wanted = if self.probe.due() { block_cost } else { self.learner.threshold() };
-        self.planned = self.guard.admit(wanted, block_cost).min(self.params.ceiling_ns);
+        let wanted = if self.probe.due() { self.block_cost } else { self.learner.threshold() };
+        self.planned = self.guard.admit(wanted, self.block_cost).min(self.params.ceiling_ns);
     }
 
     fn record(&mut self, halt: &Halt) {
         let polled = saturate(halt.polled_ns);
         self.budget.charge(polled);
         let pending = halt.halt_ns == 0 && !halt.slept;
-        let block_cost = self.learner.block_cost();
+        let block_cost = self.block_cost;
         if halt.contended || pending || block_cost == 0 {
             return;
         }
         // Selected without a branch: whether a halt sleeps is what nobody can predict.
-        let slept = u32::from(halt.slept);
-        let late = u64::from(self.params.latency_ns * slept);
-        // One that slept was longer than its poll, whatever the latency.
-        let at_least = polled.saturating_add(1) * slept;
-        let length = saturate(halt.halt_ns.saturating_sub(late)).max(at_least);
-        let spent = polled * slept + length * (1 - slept);
-        self.guard.settle(length, spent, halt.slept, block_cost);
-        let latency = self.params.latency_ns;
-        let weight = self.probe.weigh(length, halt.slept, polled, block_cost, latency);
-        if weight > 0.0 {
-            self.learner.teach(length, weight);
+        let sleeper = 0u32.wrapping_sub(halt.slept.into());
+        let late = self.params.latency_ns & sleeper;
+        let mut length = saturate(halt.halt_ns.saturating_sub(late.into()));
+        if halt.slept & (length <= polled) {
+            length = just_missed(polled);
         }
+        let spent = (polled & sleeper) | (length & !sleeper);
+        let cost = i64::from(spent) + i64::from(block_cost & sleeper);
+        self.guard.settle(length.min(block_cost), cost);
+        let times = self.probe.weigh(length, halt.slept, polled, block_cost);
+        self.learner.teach(length, times);
         self.plan();
     }
+}
+
+/// A halt that slept was longer than its poll, whatever the latency.
+#[cold]
+fn just_missed(polled: u32) -> u32 {
+    polled.saturating_add(1)
 }
 
 /// The longest window these parameters allow, in nanoseconds.

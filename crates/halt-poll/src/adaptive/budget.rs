@@ -10,7 +10,7 @@ use super::Share;
 /// The burst, less one window, is the share of this much time.
 const BURST_NS: i64 = 10_000_000;
 /// Longer gaps refill as much as this one (68 s): keeps the products within 64 bits.
-const LONGEST_GAP_NS: i64 = 1 << 36;
+const LONGEST_GAP_NS: u64 = 1 << 36;
 
 /// Tokens are millionths of nanoseconds, so that no share loses any to rounding.
 const TOKEN: i64 = Share::ONE as i64;
@@ -20,14 +20,15 @@ pub(super) struct Budget {
     share: Share,
     burst: i64,
     tokens: i64,
-    last_ns: Option<u64>,
+    /// When the bucket was last refilled; the end of time until the first halt.
+    last_ns: u64,
 }
 
 impl Budget {
     /// A full bucket.
     pub(super) fn new(share: Share, longest_window: u32) -> Self {
         let burst = burst(share, longest_window);
-        Self { share, burst, tokens: burst, last_ns: None }
+        Self { share, burst, tokens: burst, last_ns: u64::MAX }
     }
 
     /// Changes the bound; a change never adds tokens.
@@ -43,13 +44,9 @@ impl Budget {
         if self.share == Share::ALL {
             return window;
         }
-        if self.share == Share::NONE {
-            return 0;
-        }
-        let gap = self.last_ns.map_or(0, |last| now_ns.saturating_sub(last));
-        self.last_ns = Some(now_ns);
-        let gap = i64::try_from(gap).unwrap_or(i64::MAX).min(LONGEST_GAP_NS);
-        let refill = gap * i64::from(self.share.as_ppm());
+        let gap = now_ns.saturating_sub(self.last_ns).min(LONGEST_GAP_NS);
+        self.last_ns = now_ns;
+        let refill = gap as i64 * i64::from(self.share.as_ppm());
         self.tokens = (self.tokens + refill).min(self.burst);
         if i64::from(window) * TOKEN <= self.tokens { window } else { 0 }
     }
@@ -64,6 +61,10 @@ impl Budget {
     }
 }
 
+/// What the bucket holds; with a share of 0 nothing.
 fn burst(share: Share, longest_window: u32) -> i64 {
+    if share == Share::NONE {
+        return 0;
+    }
     BURST_NS * i64::from(share.as_ppm()) + i64::from(longest_window) * TOKEN
 }

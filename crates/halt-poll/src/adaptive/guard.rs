@@ -19,32 +19,35 @@ const CREDIT: i64 = 60;
 const UNIT: i64 = 20;
 const BOUND: i64 = 41;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {
-    slack: i64,
+    /// How far the slack is above its lowest value, and how far it may be.
+    room: i64,
+    most: i64,
 }
 
 impl Guard {
+    pub(super) fn new(block_cost: u32) -> Self {
+        let unit = UNIT * i64::from(block_cost);
+        Self { room: DEBT * unit, most: (DEBT + CREDIT) * unit }
+    }
+
     /// `threshold`, or the break-even threshold where that could cost more than the bound allows.
     #[inline]
     pub(super) const fn admit(&self, threshold: u32, block_cost: u32) -> u32 {
         let t = threshold as i64;
         let b = block_cost as i64;
-        let worst =
-            if t < b { UNIT * b - (BOUND - UNIT) * t } else { UNIT * t - (BOUND - UNIT) * b };
-        if t == b || self.slack - worst >= -DEBT * UNIT * b { threshold } else { block_cost }
+        // The first is the larger for T < B, the second for T > B; for T = B both are negative.
+        let too_short = UNIT * b - (BOUND - UNIT) * t;
+        let too_long = UNIT * t - (BOUND - UNIT) * b;
+        if self.room >= too_short && self.room >= too_long { threshold } else { block_cost }
     }
 
-    /// Accounts for a halt of `length` that polled for `polled`. Where something else (the
+    /// Accounts for a halt that cost `cost` where `optimum` was possible. Where something else (the
     /// ceiling, the share) forbade what the bound needs, the debt is capped and forgiven.
     #[inline]
-    pub(super) fn settle(&mut self, length: u32, polled: u32, slept: bool, block_cost: u32) {
-        let b = i64::from(block_cost);
-        let optimum = i64::from(length.min(block_cost));
-        let cost = i64::from(polled) + i64::from(slept) * b;
-        let slack = self.slack + BOUND * optimum - UNIT * cost;
-        let lowest = -DEBT * UNIT * b;
-        let highest = CREDIT * UNIT * b;
-        self.slack = slack.clamp(lowest, highest);
+    pub(super) fn settle(&mut self, optimum: u32, cost: i64) {
+        let room = self.room + BOUND * i64::from(optimum) - UNIT * cost;
+        self.room = room.max(0).min(self.most);
     }
 }

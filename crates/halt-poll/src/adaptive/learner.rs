@@ -17,6 +17,8 @@
 //! * **Prior**: half a halt of the uniform distribution on 0 to B. It breaks the ties of a young
 //!   sum in favour of B.
 //!
+//! What happens at every halt is kept to sums: what needs a search is looked up now and then.
+//!
 //! The constants were chosen on the recorded trace and on synthetic families (stationary ones and
 //! changes of phase). None is critical: 8 for the 4, 500 for the 2000, 24 or 48 candidates for the
 //! 32 change no figure by more than 0.02.
@@ -31,12 +33,15 @@ use steps::Steps;
 
 pub(super) use steps::LONGEST_IN_BLOCK_COSTS;
 
-const SCORE_DECAY: f32 = 1.0 - 1.0 / 16.0;
+/// The choices are compared by the last 2^4 halts.
+const LEAD_SHIFT: u32 = 4;
 /// The slow sums change little from halt to halt: their minimum is looked up every so many halts,
 /// more often while they are young.
 const SLOW_EVERY: u32 = 64;
 const SLOW_EVERY_WHILE_YOUNG: u32 = 16;
 const YOUNG: u32 = 1024;
+/// The longest halts are those of the last one to two spans of so many halts.
+const SPAN: u32 = 1024;
 /// Weight of the prior, in halts.
 const PRIOR: f32 = 0.5;
 
@@ -44,63 +49,35 @@ const PRIOR: f32 = 0.5;
 pub(super) struct Learner {
     block_cost: u32,
     ceiling: u32,
+    /// What each time scale would play.
+    slow_choice: u32,
+    fast_choice: u32,
+    /// How much cheaper the fast choices would have been, in nanoseconds: a decayed sum.
+    lead: i64,
+    taught: u32,
+    /// The count at which the slow minimum is looked up next.
+    look_up: u32,
     steps: Steps,
     slow: Slow,
     fast: Fast,
-    choices: Choices,
-    taught: u32,
-}
-
-const SLOW: usize = 0;
-const FAST: usize = 1;
-
-/// What each time scale would play, and how well that went. A vector has four lanes; the other two
-/// are idle.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(16))]
-struct Choices {
-    thresholds: [f32; 4],
-    /// Decayed sums of what the thresholds would have cost.
-    scores: [f32; 4],
-    /// The thresholds in whole nanoseconds.
-    windows: [u32; 2],
-}
-
-impl Choices {
-    const fn new(window: u32) -> Self {
-        Self { thresholds: [window as f32; 4], scores: [0.0; 4], windows: [window; 2] }
-    }
-
-    const fn choose(&mut self, scale: usize, window: u32) {
-        self.windows[scale] = window;
-        self.thresholds[scale] = window as f32;
-    }
-
-    fn judge(&mut self, x: f32, block_cost: f32, weight: f32) {
-        for (score, &threshold) in self.scores.iter_mut().zip(&self.thresholds) {
-            let cost = if x <= threshold { x } else { threshold + block_cost };
-            *score = *score * SCORE_DECAY + cost * weight;
-        }
-    }
 }
 
 impl Learner {
     pub(super) fn new(block_cost: u32, ceiling: u32) -> Self {
         let steps = Steps::new(block_cost);
+        let choice = block_cost.min(ceiling);
         Self {
             block_cost,
             ceiling,
+            slow_choice: choice,
+            fast_choice: choice,
+            lead: 0,
+            taught: 0,
+            look_up: SLOW_EVERY_WHILE_YOUNG,
             slow: Slow::new(&steps),
             fast: Fast::new(&steps, ceiling),
-            choices: Choices::new(block_cost.min(ceiling)),
             steps,
-            taught: 0,
         }
-    }
-
-    #[inline]
-    pub(super) const fn block_cost(&self) -> u32 {
-        self.block_cost
     }
 
     /// Chooses among thresholds up to `ceiling` from now on, and forgets nothing.
@@ -108,40 +85,59 @@ impl Learner {
         self.ceiling = ceiling;
         self.fast.set_ceiling(&self.steps, ceiling);
         if self.taught == 0 {
-            self.choices = Choices::new(self.block_cost.min(ceiling));
+            self.slow_choice = self.block_cost.min(ceiling);
+            self.fast_choice = self.slow_choice;
         } else {
-            self.choices.choose(SLOW, self.slow.cheapest(&self.steps, ceiling));
-            self.choices.choose(FAST, self.fast.cheapest());
+            self.slow_choice = self.slow.cheapest(&self.steps, ceiling);
+            self.fast_choice = self.fast.cheapest();
         }
     }
 
     /// The threshold to play, in nanoseconds; never above the ceiling.
     #[inline]
-    pub(super) fn threshold(&self) -> u32 {
-        let lead = self.choices.scores[SLOW] - self.choices.scores[FAST];
-        self.choices.windows[usize::from(lead > self.block_cost as f32)]
+    pub(super) const fn threshold(&self) -> u32 {
+        if self.lead > self.block_cost as i64 { self.fast_choice } else { self.slow_choice }
     }
 
-    /// Learns from a halt of `length` nanoseconds that stands for `weight` halts like it.
+    /// Learns from a halt of `length` nanoseconds that stands for `times` halts like it.
     #[inline]
-    pub(super) fn teach(&mut self, length: u32, weight: f32) {
-        let x = length as f32;
-        let block_cost = self.block_cost as f32;
-        self.choices.judge(x, block_cost, weight);
+    pub(super) fn teach(&mut self, length: u32, times: u16) {
+        let lead = self.cost(length, self.slow_choice) - self.cost(length, self.fast_choice);
+        self.lead += lead * i64::from(times) - (self.lead >> LEAD_SHIFT);
 
         let step = self.steps.of(length);
         if self.steps.note(step, length) {
             self.fast.refine(&self.steps);
         }
+        let (x, weight) = (length as f32, f32::from(times));
         self.slow.add(step, x, weight);
-        self.fast.add(x, block_cost, weight);
+        self.fast.add(x, weight);
+        self.fast_choice = self.fast.cheapest();
 
         self.taught = self.taught.wrapping_add(1);
-        self.choices.choose(FAST, self.fast.cheapest());
-        let every = if self.taught < YOUNG { SLOW_EVERY_WHILE_YOUNG } else { SLOW_EVERY };
-        if self.taught % every == 0 {
-            self.choices.choose(SLOW, self.slow.cheapest(&self.steps, self.ceiling));
+        if self.taught == self.look_up {
+            self.look_up();
         }
+    }
+
+    /// What a halt of `length` costs under a threshold.
+    #[inline]
+    fn cost(&self, length: u32, threshold: u32) -> i64 {
+        let missed = i64::from(threshold) + i64::from(self.block_cost);
+        if length <= threshold { i64::from(length) } else { missed }
+    }
+
+    /// What is due only every so many halts.
+    #[cold]
+    fn look_up(&mut self) {
+        if self.taught % SPAN == 0 {
+            self.steps.begin_span();
+            self.fast.refine(&self.steps);
+        }
+        self.slow.rescale();
+        self.slow_choice = self.slow.cheapest(&self.steps, self.ceiling);
+        let every = if self.taught < YOUNG { SLOW_EVERY_WHILE_YOUNG } else { SLOW_EVERY };
+        self.look_up = self.taught.wrapping_add(every);
     }
 }
 

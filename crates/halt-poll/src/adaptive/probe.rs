@@ -8,19 +8,26 @@
 //! for B and stands for all of them. Polls in vain double the distance to the next, up to 128.
 //! Longer sleeps, such as those of a periodic tick, raise no doubt.
 
-const FIRST: u32 = 16;
-const LAST: u32 = 128;
+const FIRST: u16 = 16;
+const LAST: u16 = 128;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    doubtful: u32,
-    every: u32,
+    /// How far above B a sleep is in doubt.
+    doubt: u32,
+    doubtful: u16,
+    every: u16,
     due: bool,
 }
 
 impl Probe {
-    pub(super) const fn new() -> Self {
-        Self { doubtful: 0, every: FIRST, due: false }
+    pub(super) const fn new(latency: u32) -> Self {
+        let doubt = latency.saturating_mul(2);
+        Self { doubt, doubtful: 0, every: FIRST, due: false }
+    }
+
+    pub(super) const fn set_latency(&mut self, latency: u32) {
+        self.doubt = latency.saturating_mul(2);
     }
 
     /// Whether the next halt should poll for B.
@@ -31,33 +38,34 @@ impl Probe {
 
     /// For how many halts this one stands.
     #[inline]
-    pub(super) fn weigh(
-        &mut self,
-        length: u32,
-        slept: bool,
-        polled: u32,
-        block_cost: u32,
-        latency: u32,
-    ) -> f32 {
+    pub(super) fn weigh(&mut self, length: u32, slept: bool, polled: u32, block_cost: u32) -> u16 {
         if self.due {
-            self.due = false;
-            if !slept || polled >= block_cost {
-                self.every = if slept { (self.every * 2).min(LAST) } else { FIRST };
-                return FIRST as f32;
-            }
+            return self.settle(length, slept, polled, block_cost);
         }
-        let doubtful = slept
-            && polled < block_cost
-            && length >= block_cost
-            && u64::from(length) < u64::from(block_cost) + 2 * u64::from(latency);
-        if !doubtful {
-            return 1.0;
+        self.weigh_unprobed(length, slept, polled, block_cost)
+    }
+
+    /// The halt after a doubt: a probe, unless something cut it short.
+    #[cold]
+    fn settle(&mut self, length: u32, slept: bool, polled: u32, block_cost: u32) -> u16 {
+        self.due = false;
+        if !slept || polled >= block_cost {
+            self.every = if slept { (self.every * 2).min(LAST) } else { FIRST };
+            return FIRST;
         }
-        self.doubtful += 1;
+        self.weigh_unprobed(length, slept, polled, block_cost)
+    }
+
+    #[inline]
+    fn weigh_unprobed(&mut self, length: u32, slept: bool, polled: u32, block_cost: u32) -> u16 {
+        // Without a branch: a doubt is as hard to predict as the guest.
+        let near = length.wrapping_sub(block_cost) < self.doubt;
+        let doubtful = u16::from(near & slept & (polled < block_cost));
+        self.doubtful += doubtful;
         if self.doubtful >= self.every {
             self.doubtful = 0;
             self.due = true;
         }
-        0.0
+        1 - doubtful
     }
 }

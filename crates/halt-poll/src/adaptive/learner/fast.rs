@@ -5,7 +5,7 @@
 //! vector has lanes, updated and compared without a branch. Few are enough, because each stands
 //! for the longest halt of late in its range, and what they miss the long memory finds.
 
-use super::steps::{AT_BLOCK_COST, Steps};
+use super::steps::Steps;
 use super::{PRIOR, cost_of_uniform};
 
 /// How many thresholds are compared.
@@ -16,9 +16,11 @@ const STEP: [usize; CANDIDATES] = [0, 4, 10, 20];
 const DECAY: f32 = 0.75;
 
 #[derive(Clone, Copy, Debug)]
-#[repr(align(32))]
+#[repr(align(16))]
 pub(super) struct Fast {
     thresholds: [f32; CANDIDATES],
+    /// What a halt longer than the threshold costs.
+    missed: [f32; CANDIDATES],
     /// What the prior adds; out of reach for thresholds above the ceiling.
     prior: [f32; CANDIDATES],
     costs: [f32; CANDIDATES],
@@ -31,6 +33,7 @@ impl Fast {
         let thresholds = STEP.map(|step| steps.ends()[step] as f32);
         let mut fast = Self {
             thresholds,
+            missed: thresholds.map(|threshold| threshold + steps.block_cost() as f32),
             prior: thresholds,
             costs: [0.0; CANDIDATES],
             refined: [0; CANDIDATES],
@@ -55,34 +58,27 @@ impl Fast {
         let mut first = 0;
         for (refined, last) in self.refined.iter_mut().zip(STEP) {
             let any = (first..=last).rev().find(|&step| steps.longest(step) > 0);
-            let step = if last <= AT_BLOCK_COST { any.unwrap_or(last) } else { last };
-            *refined = steps.thresholds()[step];
+            *refined = steps.thresholds()[any.unwrap_or(last)];
             first = last + 1;
         }
     }
 
     /// Adds a halt of length `x` that stands for `times` halts.
     #[inline]
-    pub(super) fn add(&mut self, x: f32, block_cost: f32, times: f32) {
-        for (cost, &threshold) in self.costs.iter_mut().zip(&self.thresholds) {
-            let this = if x <= threshold { x } else { threshold + block_cost };
+    pub(super) fn add(&mut self, x: f32, times: f32) {
+        for (i, cost) in self.costs.iter_mut().enumerate() {
+            let this = if x <= self.thresholds[i] { x } else { self.missed[i] };
             *cost = *cost * DECAY + this * times;
         }
     }
 
     /// The threshold with the smallest cost, the shortest of them at a tie.
-    ///
-    /// The index of each sum rides in its low bits; of floats that are never negative the order is
-    /// that of their bits. So one minimum of integers finds it.
     #[inline]
     pub(super) fn cheapest(&self) -> u32 {
-        const INDEX: u32 = 3;
-        const { assert!(CANDIDATES == INDEX as usize + 1) };
-        let mut smallest = f32::MAX.to_bits();
-        for (i, index) in (0..CANDIDATES).zip(0u32..) {
-            let sum = self.costs[i] + self.prior[i];
-            smallest = smallest.min((sum.to_bits() & !INDEX) | index);
-        }
-        self.refined[(smallest & INDEX) as usize]
+        let sum = |i| (self.costs[i] + self.prior[i], self.refined[i]);
+        let cheaper = |a: (f32, u32), b: (f32, u32)| {
+            (if b.0 < a.0 { b.0 } else { a.0 }, if b.0 < a.0 { b.1 } else { a.1 })
+        };
+        cheaper(cheaper(sum(0), sum(1)), cheaper(sum(2), sum(3))).1
     }
 }

@@ -11,7 +11,7 @@ use super::{PRIOR, cost_of_uniform};
 /// A halt weighs this much more than the one before: e-fold in 2048 halts.
 const GROWTH: f32 = 1.0 + 1.0 / 2048.0;
 /// When to scale everything back.
-const HEAVIEST: f32 = 1e6;
+const HEAVY: f32 = 1e6;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slow {
@@ -42,13 +42,13 @@ impl Slow {
         self.halts[step] += weight;
         self.lengths[step] += weight * x;
         self.weight *= GROWTH;
-        if self.weight > HEAVIEST {
-            self.rescale();
-        }
     }
 
-    #[cold]
-    fn rescale(&mut self) {
+    /// Scales everything back before it gets out of hand: due every few thousand halts.
+    pub(super) fn rescale(&mut self) {
+        if self.weight < HEAVY {
+            return;
+        }
         let scale = 1.0 / self.weight;
         self.weight = 1.0;
         for i in 0..=STEPS {
