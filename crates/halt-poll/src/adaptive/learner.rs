@@ -101,7 +101,7 @@ impl Learner {
 
     /// Learns from a halt of `length` nanoseconds that stands for `times` halts like it.
     #[inline]
-    pub(super) fn teach(&mut self, length: u32, times: u16) {
+    pub(super) fn teach(&mut self, length: u32, times: u32) {
         let lead = self.cost(length, self.slow_choice) - self.cost(length, self.fast_choice);
         self.lead += lead * i64::from(times) - (self.lead >> LEAD_SHIFT);
 
@@ -109,7 +109,7 @@ impl Learner {
         if self.steps.note(step, length) {
             self.fast.refine(&self.steps);
         }
-        let (x, weight) = (length as f32, f32::from(times));
+        let (x, weight) = (length as f32, times as f32);
         self.slow.add(step, x, weight);
         self.fast.add(x, weight);
         self.fast_choice = self.fast.cheapest();

@@ -8,15 +8,15 @@
 //! for B and stands for all of them. Polls in vain double the distance to the next, up to 128.
 //! Longer sleeps, such as those of a periodic tick, raise no doubt.
 
-const FIRST: u16 = 16;
-const LAST: u16 = 128;
+const FIRST: u32 = 16;
+const LAST: u32 = 128;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     /// How far above B a sleep is in doubt.
     doubt: u32,
-    doubtful: u16,
-    every: u16,
+    doubtful: u32,
+    every: u32,
     due: bool,
 }
 
@@ -38,7 +38,7 @@ impl Probe {
 
     /// For how many halts this one stands.
     #[inline]
-    pub(super) fn weigh(&mut self, length: u32, slept: bool, polled: u32, block_cost: u32) -> u16 {
+    pub(super) fn weigh(&mut self, length: u32, slept: bool, polled: u32, block_cost: u32) -> u32 {
         if self.due {
             return self.settle(length, slept, polled, block_cost);
         }
@@ -47,7 +47,7 @@ impl Probe {
 
     /// The halt after a doubt: a probe, unless something cut it short.
     #[cold]
-    fn settle(&mut self, length: u32, slept: bool, polled: u32, block_cost: u32) -> u16 {
+    fn settle(&mut self, length: u32, slept: bool, polled: u32, block_cost: u32) -> u32 {
         self.due = false;
         if !slept || polled >= block_cost {
             self.every = if slept { (self.every * 2).min(LAST) } else { FIRST };
@@ -57,10 +57,10 @@ impl Probe {
     }
 
     #[inline]
-    fn weigh_unprobed(&mut self, length: u32, slept: bool, polled: u32, block_cost: u32) -> u16 {
+    fn weigh_unprobed(&mut self, length: u32, slept: bool, polled: u32, block_cost: u32) -> u32 {
         // Without a branch: a doubt is as hard to predict as the guest.
         let near = length.wrapping_sub(block_cost) < self.doubt;
-        let doubtful = u16::from(near & slept & (polled < block_cost));
+        let doubtful = u32::from(near & slept & (polled < block_cost));
         self.doubtful += doubtful;
         if self.doubtful >= self.every {
             self.doubtful = 0;
