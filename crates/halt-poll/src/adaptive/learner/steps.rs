@@ -4,13 +4,11 @@
 /// Index of the step that ends at B. Steps up to here are equally long; step 0 is the length 0.
 pub(super) const AT_BLOCK_COST: usize = 20;
 /// Ends of the steps above B, in twentieths of B.
-const ABOVE: [usize; STEPS - 1 - AT_BLOCK_COST] =
-    [22, 25, 28, 32, 36, 40, 50, 60, 80, 160, LAST_TWENTIETH];
+const ABOVE: [usize; STEPS - 1 - AT_BLOCK_COST] = [22, 25, 28, 32, 36, 40, 50, 60, 80, 160, 640];
 /// How many steps there are. Longer halts count as of step `STEPS`, which has no end.
 pub(super) const STEPS: usize = 32;
 /// The end of the last step, in units of B.
-pub(in super::super) const LONGEST_IN_BLOCK_COSTS: u64 = 32;
-const LAST_TWENTIETH: usize = 20 * LONGEST_IN_BLOCK_COSTS as usize;
+pub(in super::super) const LONGEST_IN_BLOCK_COSTS: u64 = ABOVE[ABOVE.len() - 1] as u64 / 20;
 
 /// The step that each begun twentieth of B belongs to.
 static STEP_OF: [u8; TWENTIETHS] = steps_of_twentieths();
@@ -105,7 +103,6 @@ impl Steps {
     pub(super) fn of(&self, length: u32) -> usize {
         let length = u64::from(length.min(self.longest_sorted));
         let twentieths = (length * self.twentieths + ROUND_UP) >> POINT;
-        #[expect(clippy::cast_possible_truncation, reason = "only the bits before the point")]
         usize::from(STEP_OF[twentieths as usize])
     }
 
