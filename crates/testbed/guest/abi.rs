@@ -72,6 +72,7 @@ pub const PROGRAM_CMPXCHG16B: u32 = 11;
 pub const HELLO: &str = "hello from the guest\n";
 
 /// What a vCPU and the VMM tell each other. One cache line per direction and purpose.
+/// The gaps are atomics, too: a guest may write to them while the VMM looks.
 #[repr(C, align(256))]
 #[derive(Debug, Default)]
 pub struct Mailbox {
@@ -79,15 +80,15 @@ pub struct Mailbox {
     pub request: AtomicU32,
     /// VMM: the period that the guest's own tick shall have, in nanoseconds; 0: none.
     pub tick_ns: AtomicU32,
-    _to_guest: [u32; 14],
+    _to_guest: [AtomicU32; 14],
     /// Guest: the request that its interrupt handler saw last.
     pub response: AtomicU32,
     /// Guest: the [`tick_ns`](Self::tick_ns) that its handler saw last.
     pub tick_ns_set: AtomicU32,
-    _to_host: [u32; 14],
+    _to_host: [AtomicU32; 14],
     /// Guest: a `STAGE_` constant.
     pub stage: AtomicU32,
-    _stage: u32,
+    _stage: AtomicU32,
     /// Guest: request interrupts handled.
     pub requests: AtomicU64,
     /// Guest: tick interrupts handled.
