@@ -10,6 +10,7 @@ pub mod figures;
 pub mod host;
 pub mod kvm;
 pub mod measure;
+mod module_params;
 pub mod plan;
 pub mod policies;
 pub mod record;

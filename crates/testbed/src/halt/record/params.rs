@@ -7,23 +7,11 @@ use anyhow::Context;
 
 pub(super) use halt_poll::KernelParams as Params;
 
-const DIRECTORY: &str = "/sys/module/kvm/parameters";
+use super::super::module_params::{MODULE, module_params};
 
 /// The host-wide ones.
 pub(super) fn read() -> anyhow::Result<Params> {
-    Ok(Params {
-        halt_poll_ns: one("halt_poll_ns")?,
-        grow: one("halt_poll_ns_grow")?,
-        grow_start: one("halt_poll_ns_grow_start")?,
-        shrink: one("halt_poll_ns_shrink")?,
-    })
-}
-
-fn one(name: &str) -> anyhow::Result<u32> {
-    let path = format!("{DIRECTORY}/{name}");
-    let text = fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {path}: is the kvm module loaded?"))?;
-    text.trim().parse().with_context(|| format!("{path} is not a number"))
+    module_params()?.with_context(|| format!("cannot read {MODULE}: is the kvm module loaded?"))
 }
 
 /// A trace's first lines.
