@@ -32,15 +32,15 @@ impl Guard {
         Self { room: DEBT * unit, most: (DEBT + CREDIT) * unit }
     }
 
-    /// `threshold`, or the break-even threshold where that could cost more than the bound allows.
+    /// Whether the bound holds whatever comes when `threshold` is played.
     #[inline]
-    pub(super) const fn admit(&self, threshold: u32, block_cost: u32) -> u32 {
+    pub(super) const fn admits(&self, threshold: u32, block_cost: u32) -> bool {
         let t = threshold as i64;
         let b = block_cost as i64;
         // The first is the larger for T < B, the second for T > B; for T = B both are negative.
         let too_short = UNIT * b - (BOUND - UNIT) * t;
         let too_long = UNIT * t - (BOUND - UNIT) * b;
-        if self.room >= too_short && self.room >= too_long { threshold } else { block_cost }
+        self.room >= too_short && self.room >= too_long
     }
 
     /// Accounts for a halt that cost `cost` where `optimum` was possible. Where something else (the

@@ -96,7 +96,13 @@ impl Learner {
     /// The threshold to play, in nanoseconds; never above the ceiling.
     #[inline]
     pub(super) const fn threshold(&self) -> u32 {
-        if self.lead > self.block_cost as i64 { self.fast_choice } else { self.slow_choice }
+        if self.lead > self.block_cost as i64 { self.unsettled() } else { self.slow_choice }
+    }
+
+    /// The threshold while the fast scale leads: between two phases.
+    #[cold]
+    const fn unsettled(&self) -> u32 {
+        self.fast_choice
     }
 
     /// Learns from a halt of `length` nanoseconds that stands for `times` halts like it.

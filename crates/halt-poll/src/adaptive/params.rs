@@ -147,6 +147,18 @@ impl AdaptiveParams {
             Self::MAX_EFFECTIVE_BLOCK_COST_NS
         }
     }
+
+    /// `!=`, in one branch: it is asked at every halt.
+    #[inline]
+    pub(super) const fn differs(&self, other: &Self) -> bool {
+        let weights = self.latency_weight.0 ^ other.latency_weight.0;
+        let differences = (self.block_cost_ns ^ other.block_cost_ns)
+            | (self.latency_ns ^ other.latency_ns)
+            | (self.ceiling_ns ^ other.ceiling_ns)
+            | (self.max_polled_share.0 ^ other.max_polled_share.0)
+            | weights as u32;
+        differences != 0
+    }
 }
 
 impl Default for AdaptiveParams {

@@ -4,10 +4,10 @@
 //! The length of a halt that slept is known only up to the error of the configured wake-up
 //! latency. If that is set too low, halts that polling would have caught look too long for it,
 //! nothing is polled, and nothing ever shows the mistake. So a sleep whose length seems to be
-//! between B and B + 2 latencies teaches nothing by itself (what is remembered fades, as with any
-//! halt); of every 16 such sleeps one halt polls
-//! for B and stands for all of them. Polls in vain double the distance to the next, up to 128.
-//! Longer sleeps, such as those of a periodic tick, raise no doubt.
+//! between B and B + 2 latencies weighs nothing by itself (what came before fades as always); of
+//! every 16 such sleeps one halt polls for B and stands for all of them. Polls in vain double the
+//! distance to the next, up to 128. Longer sleeps, such as those of a periodic tick, raise no
+//! doubt.
 
 const FIRST: u32 = 16;
 const LAST: u32 = 128;
