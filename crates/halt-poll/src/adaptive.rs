@@ -167,9 +167,9 @@ impl Mind {
     fn record(&mut self, halt: &Halt) {
         let polled = saturate(halt.polled_ns);
         self.budget.charge(polled);
-        let pending = halt.halt_ns == 0 && !halt.slept;
+        let pending = (halt.halt_ns == 0) & !halt.slept;
         let block_cost = self.block_cost;
-        if halt.contended || pending || block_cost == 0 {
+        if halt.contended | pending | (block_cost == 0) {
             return;
         }
         // Selected without a branch: whether a halt sleeps is what nobody can predict.

@@ -54,9 +54,9 @@ pub(super) struct Learner {
     fast_choice: u32,
     /// How much cheaper the fast choices would have been, in nanoseconds: a decayed sum.
     lead: i64,
+    /// Halts until the slow minimum is looked up, and halts taught when it was last.
+    until_look_up: u32,
     taught: u32,
-    /// The count at which the slow minimum is looked up next.
-    look_up: u32,
     steps: Steps,
     slow: Slow,
     fast: Fast,
@@ -72,8 +72,8 @@ impl Learner {
             slow_choice: choice,
             fast_choice: choice,
             lead: 0,
+            until_look_up: SLOW_EVERY_WHILE_YOUNG,
             taught: 0,
-            look_up: SLOW_EVERY_WHILE_YOUNG,
             slow: Slow::new(&steps),
             fast: Fast::new(&steps, ceiling),
             steps,
@@ -84,7 +84,7 @@ impl Learner {
     pub(super) fn set_ceiling(&mut self, ceiling: u32) {
         self.ceiling = ceiling;
         self.fast.set_ceiling(&self.steps, ceiling);
-        if self.taught == 0 {
+        if self.taught == 0 && self.until_look_up == SLOW_EVERY_WHILE_YOUNG {
             self.slow_choice = self.block_cost.min(ceiling);
             self.fast_choice = self.slow_choice;
         } else {
@@ -120,8 +120,8 @@ impl Learner {
         self.fast.add(x, weight);
         self.fast_choice = self.fast.cheapest();
 
-        self.taught = self.taught.wrapping_add(1);
-        if self.taught == self.look_up {
+        self.until_look_up -= 1;
+        if self.until_look_up == 0 {
             self.look_up();
         }
     }
@@ -136,15 +136,19 @@ impl Learner {
     /// What is due only every so many halts.
     #[cold]
     fn look_up(&mut self) {
+        self.taught = self.taught.wrapping_add(look_up_every(self.taught));
         if self.taught % SPAN == 0 {
             self.steps.begin_span();
             self.fast.refine(&self.steps);
         }
         self.slow.rescale();
         self.slow_choice = self.slow.cheapest(&self.steps, self.ceiling);
-        let every = if self.taught < YOUNG { SLOW_EVERY_WHILE_YOUNG } else { SLOW_EVERY };
-        self.look_up = self.taught.wrapping_add(every);
+        self.until_look_up = look_up_every(self.taught);
     }
+}
+
+const fn look_up_every(taught: u32) -> u32 {
+    if taught < YOUNG { SLOW_EVERY_WHILE_YOUNG } else { SLOW_EVERY }
 }
 
 /// What a threshold of `t` costs, in units of B, if lengths are uniform on 0 to B; with a little
