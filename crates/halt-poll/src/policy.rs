@@ -22,3 +22,25 @@ impl<P: Policy + ?Sized> Policy for &mut P {
         (**self).record(halt);
     }
 }
+
+/// So that the policy can be chosen at run time.
+///
+/// ```
+/// use halt_poll::{Fixed, HaltPoller, Never, Policy};
+///
+/// let polls = true;
+/// let policy: Box<dyn Policy + Send> =
+///     if polls { Box::new(Fixed::new(20_000)) } else { Box::new(Never) };
+/// let poller = HaltPoller::new(policy);
+/// # let _ = poller;
+/// ```
+#[cfg(feature = "std")]
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    fn window(&mut self, now_ns: u64) -> u32 {
+        (**self).window(now_ns)
+    }
+
+    fn record(&mut self, halt: &Halt) {
+        (**self).record(halt);
+    }
+}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR BSD-3-Clause
 //! The poll phase: when it starts, when it ends, what it reports.
 
-use halt_poll::{Fixed, HaltEnd, HaltPoller};
+use halt_poll::{Fixed, HaltEnd, HaltPoller, Policy};
 use vcpu_state::BlockEnd;
 
-use crate::scene::{Asked, Scene, Sleep};
+use crate::scene::{Asked, Noting, Scene, Sleep};
 
 #[test]
 fn a_pending_wakeup_ends_the_halt_at_once() {
@@ -33,6 +33,19 @@ fn f01_a_window_that_becomes_zero_holds_from_the_next_halt() {
     assert!(poller.halt(&&scene).unwrap().halt.polled_ns >= 1_000);
     *poller.policy_mut() = Fixed::new(0);
     assert_eq!(poller.halt(&&scene).unwrap().halt.polled_ns, 0);
+}
+
+#[test]
+fn a_boxed_policy_is_asked_and_taught_as_the_policy_itself() {
+    let scene = Scene::new(10).wake_in(300);
+    let mut noting = Noting::new(1_000);
+    let boxed: Box<dyn Policy + '_> = Box::new(&mut noting);
+    let mut poller = HaltPoller::new(boxed).with_contention(Asked::default()).with_clock(&scene);
+    let halted = poller.halt(&&scene).unwrap();
+    assert_eq!((halted.end, halted.halt.slept), (HaltEnd::Woken, false));
+    assert_eq!(halted.halt.window_ns, 1_000);
+    drop(poller);
+    assert_eq!(noting.halts, [halted.halt]);
 }
 
 #[test]

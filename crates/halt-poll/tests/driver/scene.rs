@@ -56,9 +56,7 @@ impl Scene {
 
     /// A poller whose window is `window`, in this world.
     pub(crate) fn poller(&self, window: u32) -> HaltPoller<Noting, Asked, &Self> {
-        HaltPoller::new(Noting { window, open: false, halts: Vec::new() })
-            .with_contention(Asked::default())
-            .with_clock(self)
+        HaltPoller::new(Noting::new(window)).with_contention(Asked::default()).with_clock(self)
     }
 }
 
@@ -112,6 +110,12 @@ pub(crate) struct Noting {
     pub(crate) window: u32,
     open: bool,
     pub(crate) halts: Vec<Halt>,
+}
+
+impl Noting {
+    pub(crate) fn new(window: u32) -> Self {
+        Self { window, open: false, halts: Vec::new() }
+    }
 }
 
 impl Policy for Noting {

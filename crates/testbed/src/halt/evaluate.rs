@@ -105,7 +105,7 @@ fn evaluate<'a>(
             let mut seen = Vec::new();
             let cost =
                 sources(block_cost_ns).into_iter().fold(Cost::default(), |cost, mut source| {
-                    cost.plus(live(&mut *build(&setup), &mut *source, block_cost_ns, &mut seen))
+                    cost.plus(live(&mut build(&setup), &mut *source, block_cost_ns, &mut seen))
                 });
             let best = best_fixed(&mut seen, block_cost_ns);
             rows.push(Row {
