@@ -38,7 +38,8 @@ impl<S: Source + ?Sized> Source for std::sync::Arc<S> {
 
 /// The parameters of KVM's halt polling, named as the module's (Documentation/virt/kvm/halt-polling.rst).
 ///
-/// Every value is allowed, as in the kernel. The default is x86's since Linux 6.11.
+/// Every value is allowed, as in the kernel. The default is x86's since Linux 6.11. The four are the
+/// kernel's, and no field will be added.
 ///
 /// ```
 /// use halt_poll::KernelParams;

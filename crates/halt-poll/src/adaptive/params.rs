@@ -104,6 +104,9 @@ impl Default for Share {
 /// The costs are the host's own: measure them (the driver's calibration does). The default is a
 /// guess for a bare-metal x86 server.
 ///
+/// End a literal by `..AdaptiveParams::default()`, as below: a new field may come with a minor
+/// version, and breaks only literals that name all fields.
+///
 /// ```
 /// use halt_poll::{AdaptiveParams, Weight};
 ///

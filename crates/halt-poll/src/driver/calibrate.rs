@@ -76,8 +76,9 @@ const PERIOD: Duration = Duration::from_micros(50);
 /// a thread of its own, in about 50 ms (up to 500 ms on a host so busy that fewer than 20 rounds end
 /// in 50 ms).
 ///
-/// Call it on a thread with the affinity, scheduling class and cgroup of a vCPU's. The waker inherits
-/// them.
+/// Call it on a thread with the scheduling class and cgroup of a vCPU's, and before that thread is
+/// pinned to one CPU: the waker inherits all of these, and on the waiter's own CPU it would be a waker as
+/// no vCPU has, that gives up the CPU to whom it wakes.
 ///
 /// ```
 /// let cost = halt_poll::calibrate()?;

@@ -14,6 +14,10 @@ pub enum HaltEnd {
     Woken,
     /// A signal interrupted the sleep. No wake-up was consumed: look at whatever the signal stands
     /// for (`immediate_exit`, a stop flag), and halt again if the vCPU is still idle.
+    ///
+    /// The policy and the counters take it for a halt with a valid wake-up, as KVM does for a vCPU that a
+    /// signal takes out of its halt. So periodic signals (of a profiler, of a VMM's own timer) teach short
+    /// halts, even if the guest's are long.
     Interrupted,
     /// The time-out of [`HaltPoller::halt_for`] was over. No wake-up was consumed.
     TimedOut,

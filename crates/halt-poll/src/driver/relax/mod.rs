@@ -83,6 +83,10 @@ impl Relax {
 
     /// The best step of this host: the one that watches the line with a deadline, else the spin-wait
     /// hint. Looks at the CPU each time: keep the value.
+    ///
+    /// **None of UMWAIT, MWAITX, WFE and WFET, which it may pick, has run on hardware yet**: they were
+    /// assembled, reviewed and tested against a fake monitor. Try them on your host before you ship
+    /// them; the default, the spin-wait hint, is what was measured.
     pub fn detect() -> Self {
         [RelaxStep::Umwait, RelaxStep::Mwaitx, RelaxStep::Wfet, RelaxStep::Wfe]
             .into_iter()
