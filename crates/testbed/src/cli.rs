@@ -73,7 +73,13 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FILE")]
     pub out: Destination,
     /// How long to record, in seconds; SIGINT ends it earlier.
-    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 5.0,
+        value_parser = seconds,
+        allow_negative_numbers = true
+    )]
     pub seconds: f64,
     /// The VM's own ceiling: of our guest, which is given it; with --pid what its VMM gave it by
     /// KVM_CAP_HALT_POLL, as the kernel does not tell [default: the host's].
@@ -111,7 +117,13 @@ pub struct EvaluateArgs {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "suite")]
     pub seed: u64,
     /// How many halts each synthetic workload has.
-    #[arg(long, value_name = "N", default_value_t = halt_trace::suite::HALTS, requires = "suite")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = halt_trace::suite::HALTS,
+        requires = "suite",
+        value_parser = halts
+    )]
     pub halts: usize,
     /// What blocking costs; several may be given, with commas between them.
     #[arg(
@@ -161,8 +173,9 @@ impl ParamArgs {
 /// Arguments of the benchmark `testbed halt`.
 #[derive(Debug, Args)]
 pub struct HaltArgs {
-    /// How long the whole run may take, in seconds.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    /// How long to measure, in seconds; up to half of it more to repeat what others disturbed
+    /// [default: 60].
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     /// Write the results as JSON to FILE, or to standard output if it is `-`.
     #[arg(long, value_name = "FILE")]
@@ -225,12 +238,12 @@ fn run(command: &Command) -> anyhow::Result<()> {
 /// What clap cannot express in attributes.
 fn validated(cli: Cli) -> Result<Cli, clap::Error> {
     if let Command::Halt(HaltCommand { bench, command: None }) = &cli.command
-        && bench.json == Some(Destination::Stdout)
-        && bench.html == Some(Destination::Stdout)
+        && bench.json.is_some()
+        && bench.json == bench.html
     {
         return Err(Cli::command().error(
             ErrorKind::ArgumentConflict,
-            "only one of --json and --html can go to standard output",
+            "--json and --html cannot both go to the same file or to standard output",
         ));
     }
     Ok(cli)
@@ -257,6 +270,14 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
         _ => Err("seconds above 0 and at most 86400 are wanted".to_owned()),
+    }
+}
+
+/// As many halts as fit into memory, and at least one.
+fn halts(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(halts) if (1..=10_000_000).contains(&halts) => Ok(halts),
+        _ => Err("1 to 10000000 halts are wanted".to_owned()),
     }
 }
 
@@ -296,6 +317,10 @@ mod tests {
         }
         assert!(parse("testbed halt --seconds nan").is_err());
         assert!(parse("testbed halt --seconds inf").is_err());
+        assert!(parse("testbed halt --seconds -1").unwrap_err().contains("above 0"));
+        for halts in ["0", "10000001", "18446744073709551615"] {
+            assert!(parse(&format!("testbed halt evaluate --suite --halts {halts}")).is_err());
+        }
     }
 
     #[test]

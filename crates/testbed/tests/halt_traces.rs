@@ -168,6 +168,26 @@ fn a_closed_standard_output_is_no_failure() {
 }
 
 /// Whether this host can record; if not, the test that asks is reported as skipped.
+#[test]
+fn a_closed_standard_output_hides_no_mismatch() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("rows.json");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = testbed()
+        .args(["halt", "replay", RECORDED, "--halt-poll-ns", "50000", "--json"])
+        .arg(&json)
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
+    assert_eq!(failure(&output).0, 1);
+    let rows: Vec<Value> = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    assert_ne!(rows[0]["mismatches"], 0);
+}
+
 fn can_record(test: &str) -> bool {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("probe.trace");

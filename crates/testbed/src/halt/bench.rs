@@ -149,28 +149,40 @@ impl Report<'_> {
     fn write(&self, args: &HaltArgs) -> anyhow::Result<()> {
         let comparisons = Comparison::of(&self.results);
         let notes = self.notes();
-        json::write(args.json.as_ref(), &self.results)?;
+        // A report that cannot be written takes no other with it.
+        let json = json::write(args.json.as_ref(), &self.results);
+        let html = self.write_html(args, &comparisons, &notes);
+        let text = self.text(&comparisons, &notes);
+        let stdout = Some(&Destination::Stdout);
+        let text = if args.json.as_ref() == stdout || args.html.as_ref() == stdout {
+            diagnostic::text(&text);
+            Ok(())
+        } else {
+            destination::print(text.as_bytes())
+        };
+        json.and(html).and(text)
+    }
+
+    fn write_html(
+        &self,
+        args: &HaltArgs,
+        comparisons: &[Comparison],
+        notes: &[String],
+    ) -> anyhow::Result<()> {
         if let Some(destination) = &args.html {
             let series: Vec<_> =
                 self.rows.iter().copied().zip(self.outcome.series.iter().cloned()).collect();
             let page = Page {
                 rows: &self.results,
                 series: &series,
-                comparisons: &comparisons,
-                notes: &notes,
+                comparisons,
+                notes,
                 facts: &self.facts,
                 command: &command(args),
             };
             destination.write(html::page(&page)?.as_bytes())?;
         }
-        let text = self.text(&comparisons, &notes);
-        let stdout = Some(&Destination::Stdout);
-        if args.json.as_ref() == stdout || args.html.as_ref() == stdout {
-            diagnostic::text(&text);
-            Ok(())
-        } else {
-            destination::print(text.as_bytes())
-        }
+        Ok(())
     }
 
     fn text(&self, comparisons: &[Comparison], notes: &[String]) -> String {

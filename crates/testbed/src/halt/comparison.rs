@@ -14,6 +14,27 @@ const TICK_SHARE: f64 = 0.10;
 /// ... or these points of a CPU, whichever is larger.
 const TICK_POINTS: f64 = 0.2;
 
+/// Whether a promise was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was.
+    Holds,
+    /// It was not.
+    Fails,
+    /// Others used the CPUs in most of what was measured: the figures tell nothing.
+    Undecided,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Holds => "holds",
+            Self::Fails => "DOES NOT HOLD",
+            Self::Undecided => "not decided, others used the CPUs most of the time",
+        })
+    }
+}
+
 /// A promise, and what was measured of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Comparison {
@@ -25,6 +46,8 @@ pub enum Comparison {
         adaptive_us: f64,
         /// Of always, in microseconds.
         always_us: f64,
+        /// Whether others disturbed it too much to tell.
+        disturbed: bool,
     },
     /// CPU of a vCPU that is idle but for a 250 Hz timer, against never polling.
     Tick {
@@ -32,6 +55,8 @@ pub enum Comparison {
         adaptive_pct: f64,
         /// Of never, in percent.
         never_pct: f64,
+        /// Whether others disturbed it too much to tell.
+        disturbed: bool,
     },
 }
 
@@ -48,47 +73,58 @@ impl Comparison {
             })
         };
         let latency = |think| {
-            find(RowPolicy::Adaptive, think).filter(|row| row.backend == Backend::Kvm)?;
+            let adaptive =
+                find(RowPolicy::Adaptive, think).filter(|row| row.backend == Backend::Kvm)?;
+            let always = find(RowPolicy::Always, think)?;
             Some(Self::Latency {
                 think,
-                adaptive_us: find(RowPolicy::Adaptive, think)?.rr_p50_us,
-                always_us: find(RowPolicy::Always, think)?.rr_p50_us,
+                adaptive_us: adaptive.rr_p50_us,
+                always_us: always.rr_p50_us,
+                disturbed: adaptive.is_disturbed() || always.is_disturbed(),
             })
         };
         let tick = || {
+            let adaptive = find(RowPolicy::Adaptive, Think::Steady)?;
+            let never = find(RowPolicy::Never, Think::Steady)?;
             Some(Self::Tick {
-                adaptive_pct: find(RowPolicy::Adaptive, Think::Steady)?.idle_250hz_cpu_pct,
-                never_pct: find(RowPolicy::Never, Think::Steady)?.idle_250hz_cpu_pct,
+                adaptive_pct: adaptive.idle_250hz_cpu_pct,
+                never_pct: never.idle_250hz_cpu_pct,
+                disturbed: adaptive.is_disturbed() || never.is_disturbed(),
             })
         };
         Think::ALL.into_iter().map(latency).chain([tick()]).flatten().collect()
     }
 
     /// Whether the promise was kept.
-    pub fn holds(&self) -> bool {
-        match *self {
-            Self::Latency { adaptive_us, always_us, .. } => {
-                adaptive_us <= LATENCY_RATIO * always_us
+    pub fn verdict(&self) -> Verdict {
+        let (kept, disturbed) = match *self {
+            Self::Latency { adaptive_us, always_us, disturbed, .. } => {
+                (adaptive_us <= LATENCY_RATIO * always_us, disturbed)
             }
-            Self::Tick { adaptive_pct, never_pct } => {
-                adaptive_pct - never_pct <= TICK_POINTS.max(TICK_SHARE * never_pct)
+            Self::Tick { adaptive_pct, never_pct, disturbed } => {
+                (adaptive_pct - never_pct <= TICK_POINTS.max(TICK_SHARE * never_pct), disturbed)
             }
+        };
+        match (disturbed, kept) {
+            (true, _) => Verdict::Undecided,
+            (false, true) => Verdict::Holds,
+            (false, false) => Verdict::Fails,
         }
     }
 }
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.holds() { "holds" } else { "DOES NOT HOLD" };
+        let verdict = self.verdict();
         match *self {
-            Self::Latency { think, adaptive_us, always_us } => write!(
+            Self::Latency { think, adaptive_us, always_us, .. } => write!(
                 f,
                 "Latency, {}: adaptive answers in {adaptive_us:.1} us (median), always in \
                  {always_us:.1} us: {:.2} times as long, {LATENCY_RATIO} are allowed: {verdict}.",
                 think.name(),
                 adaptive_us / always_us,
             ),
-            Self::Tick { adaptive_pct, never_pct } => write!(
+            Self::Tick { adaptive_pct, never_pct, .. } => write!(
                 f,
                 "Idle at 250 Hz: adaptive uses {adaptive_pct:.2} % of a CPU, never {never_pct:.2} \
                  %: {:+.2} points, {:.2} are allowed: {verdict}.",
@@ -108,7 +144,13 @@ mod tests {
     #[test]
     fn latency_may_be_five_percent_above() {
         let holds = |adaptive_us| {
-            Comparison::Latency { think: Think::Steady, adaptive_us, always_us: 20.0 }.holds()
+            let comparison = Comparison::Latency {
+                think: Think::Steady,
+                adaptive_us,
+                always_us: 20.0,
+                disturbed: false,
+            };
+            comparison.verdict() == Verdict::Holds
         };
         assert!(holds(19.0) && holds(20.9));
         assert!(!holds(21.1) && !holds(f64::NAN));
@@ -116,7 +158,10 @@ mod tests {
 
     #[test]
     fn a_tick_may_cost_a_tenth_or_a_fifth_of_a_point() {
-        let holds = |adaptive_pct, never_pct| Comparison::Tick { adaptive_pct, never_pct }.holds();
+        let holds = |adaptive_pct, never_pct| {
+            let comparison = Comparison::Tick { adaptive_pct, never_pct, disturbed: false };
+            comparison.verdict() == Verdict::Holds
+        };
         assert!(holds(0.6, 0.5) && holds(0.69, 0.5) && !holds(0.71, 0.5));
         assert!(holds(5.4, 5.0) && !holds(5.6, 5.0));
         assert!(holds(0.1, 0.5));
@@ -150,6 +195,22 @@ mod tests {
                  are allowed: holds.",
             ]
         );
+    }
+
+    #[test]
+    fn a_run_that_others_disturbed_decides_nothing() {
+        let mut all: Vec<_> = rows(Backend::Kvm)
+            .into_iter()
+            .flat_map(|row| Think::ALL.map(|think| sample(row, think)))
+            .collect();
+        let adaptive = all.iter_mut().filter(|row| row.policy == RowPolicy::Adaptive);
+        for row in adaptive {
+            row.backend = Backend::Kvm;
+            (row.repeats, row.disturbed) = (5, 8);
+        }
+        let said = Comparison::of(&all);
+        assert_eq!(said.len(), 3);
+        assert!(said.iter().all(|one| one.verdict() == Verdict::Undecided), "{said:?}");
     }
 
     #[test]

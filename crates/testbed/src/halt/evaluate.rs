@@ -75,8 +75,8 @@ pub fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
         text += &details(drawn, &args.block_cost_ns).to_string();
         text += &format!("\nthe same by class\n{}", summary(drawn));
     }
-    print_unless_taken(args.json.as_ref(), text.trim_start())?;
-    json::write(args.json.as_ref(), &rows)
+    let written = json::write(args.json.as_ref(), &rows);
+    written.and(print_unless_taken(args.json.as_ref(), text.trim_start()))
 }
 
 /// The lengths of each thread's halts.

@@ -200,6 +200,12 @@ pub struct HaltRow {
 }
 
 impl HaltRow {
+    /// Whether others used the CPUs in more than half of the phases behind this row: the medians
+    /// then are of what they left.
+    pub fn is_disturbed(&self) -> bool {
+        2 * self.disturbed > 3 * self.repeats
+    }
+
     /// Sums a row's repeats up. `None` when a phase has not been measured.
     pub fn new(facts: RunFacts, row: Row, think: Think, series: &Series) -> Option<Self> {
         let spread = |phase, figure: fn(&Measured) -> f64| {

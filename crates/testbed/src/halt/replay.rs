@@ -49,11 +49,12 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
             losses: replay.losses,
         });
     }
-    print_unless_taken(args.json.as_ref(), &(table(&rows).to_string() + &list))?;
-    json::write(args.json.as_ref(), &rows)?;
+    // Neither report depends on the other, nor the verdict on either: `replay | head` fails, too.
+    let written = json::write(args.json.as_ref(), &rows);
+    let printed = print_unless_taken(args.json.as_ref(), &(table(&rows).to_string() + &list));
     let mismatches: usize = rows.iter().map(|row| row.mismatches).sum();
     ensure!(mismatches == 0, "{mismatches} halts differ from the kernel's");
-    Ok(())
+    written.and(printed)
 }
 
 fn table(rows: &[Row]) -> Table {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::plot::{self, Bar, Colour, Mark, Shape};
-use crate::halt::comparison::Comparison;
+use crate::halt::comparison::{Comparison, Verdict};
 use crate::halt::figures::{HaltRow, Series};
 use crate::halt::plan::Phase;
 use crate::halt::rows::{Mechanism, Row, RowPolicy};
@@ -109,7 +109,11 @@ fn comparisons(html: &mut String, comparisons: &[Comparison]) {
     }
     html.push_str("<ul class=\"verdicts\">\n");
     for comparison in comparisons {
-        let class = if comparison.holds() { "holds" } else { "fails" };
+        let class = match comparison.verdict() {
+            Verdict::Holds => "holds",
+            Verdict::Fails => "fails",
+            Verdict::Undecided => "undecided",
+        };
         let _ = writeln!(html, "<li class=\"{class}\">{}</li>", escape(&comparison.to_string()));
     }
     html.push_str("</ul>\n");
