@@ -30,7 +30,8 @@ use probe::Probe;
 /// * No window above [`ceiling_ns`](AdaptiveParams::ceiling_ns), nor above 32 B; 0 stops polling at
 ///   the next halt.
 /// * **Worst case**: with a ceiling of at least B and no bound on the share, for any sequence of
-///   halts: cost <= 2.05 * sum of min(x, B) + 4 B; counted from any later halt on, + 64 B.
+///   halts: cost <= 2.05 * sum of min(x, B) + 4 B; counted from any later halt on, + 64 B. Halts
+///   whose poll was given up for somebody else are not counted: they cost what that one wanted.
 ///   Proof: write the slack for 2.05 * optimum - cost. For T < B a halt lowers it by at most
 ///   B - 1.05 T (x just above T), for T > B by at most T - 1.05 B (x above T), for T = B it never
 ///   does (x <= B: 1.05 x more; x > B: 0.05 B more). A window is played only if the slack stays
@@ -38,14 +39,17 @@ use probe::Probe;
 /// * **Share**: with [`max_polled_share`](AdaptiveParams::max_polled_share) below 1, the time
 ///   polled in any interval is at most share * interval + burst, where burst is share * 10 ms and
 ///   one longest window. A window there are no tokens for becomes 0. Both hold for polls that end
-///   with their window; the time that comes in may jump, and going back gains nothing.
+///   with their window, on a clock that does not go back. A step ahead refills at most the burst,
+///   a step back nothing.
 ///
 /// # What it learns from
 /// Halts as measured: of one that slept, [`latency_ns`](AdaptiveParams::latency_ns) is taken off.
 /// Sleeps that seem just too long to be polled for are in doubt, because that latency may be
 /// wrong; with a latency above 0 one in 16 (to 128) of them is polled for B to find out. Halts
 /// whose poll was given up for somebody else, and those whose wake-up was pending before they
-/// began, teach nothing. Changing B makes it start anew; changing the other parameters does not.
+/// began, teach nothing. A halt that ended without a wake-up for this vCPU, by a time-out say,
+/// teaches that polling was in vain. Changing B makes it start anew; changing the other parameters
+/// does not.
 ///
 /// Cost: 1.1 KiB for each vCPU; for the time see the README.
 ///
@@ -181,8 +185,10 @@ impl Mind {
         let spent = (polled & sleeper) | (length & !sleeper);
         let cost = i64::from(spent) + i64::from(block_cost & sleeper);
         self.guard.settle(length.min(block_cost), cost);
-        let times = self.probe.weigh(length, halt.slept, polled, block_cost);
-        self.learner.teach(length, times);
+        // Without a wake-up that was meant, no window would have been long enough.
+        let lesson = length | 0u32.wrapping_sub((!halt.valid).into());
+        let times = self.probe.weigh(lesson, halt.slept, polled, block_cost);
+        self.learner.teach(lesson, times);
         self.plan();
     }
 }

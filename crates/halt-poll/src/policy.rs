@@ -9,7 +9,9 @@ pub trait Policy {
     /// Never above the policy's ceiling, whatever it learned.
     fn window(&mut self, now_ns: u64) -> u32;
 
-    /// Learns from a halt that is over. Called once for each call of [`window`](Self::window).
+    /// Learns from a halt that is over. A driver calls it once for each call of
+    /// [`window`](Self::window); a policy inside a [`Gated`](crate::Gated) is not told of halts that
+    /// were vetoed.
     fn record(&mut self, halt: &Halt);
 }
 

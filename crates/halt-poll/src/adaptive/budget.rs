@@ -2,8 +2,8 @@
 //! A bound on the polled share of wall time: a token bucket of nanoseconds.
 //!
 //! While windows are honoured, what is polled in any interval is at most share * interval + burst,
-//! where the burst is share * 10 ms and one longest window. A clock that goes back refills
-//! nothing; one that jumps ahead refills at most the burst.
+//! where the burst is share * 10 ms and one longest window, on a clock that does not go back. A
+//! step back refills nothing; one ahead at most the burst.
 
 use super::Share;
 

@@ -178,6 +178,23 @@ fn a_wakeup_pending_before_the_halt_teaches_nothing() {
 }
 
 #[test]
+fn halts_that_time_out_teach_that_polling_is_in_vain() {
+    // A wait of 15 us at a time for what does not come: shorter than B, and no success.
+    let mut policy = Adaptive::new(params(0));
+    for _ in 0..16 {
+        let window = policy.window(0);
+        let polled = u64::from(window.min(15_000));
+        let halt = if window < 15_000 {
+            Halt::slept(0, window, polled, 15_000)
+        } else {
+            Halt::polled(0, window, polled)
+        };
+        policy.record(&halt.invalid());
+    }
+    assert_eq!(policy.window(0), 0);
+}
+
+#[test]
 fn no_more_than_the_ceiling_is_chosen_even_where_more_would_be_better() {
     // 15 us would be best; with at most 10 us, polling is for nothing.
     let low = AdaptiveParams { ceiling_ns: 10_000, ..params(0) };
