@@ -7,6 +7,7 @@ use crate::{Halt, KernelParams, Policy, Source};
 
 /// What a halt did to the window of a [`KernelPolicy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Adjustment {
     /// The window stayed as it was; the kernel says nothing.
     Keep,

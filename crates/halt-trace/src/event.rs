@@ -7,6 +7,7 @@ use crate::parse::{Line, ParseError, lines};
 
 /// The end of one halt: a `kvm_vcpu_wakeup` line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Wakeup {
     /// From the halt's begin to its end in nanoseconds, polling included. At most [`i64::MAX`],
     /// as the kernel prints it signed.
@@ -15,6 +16,24 @@ pub struct Wakeup {
     pub waited: bool,
     /// Whether the wake-up was for this vCPU (only s390 knows others).
     pub valid: bool,
+}
+
+impl Wakeup {
+    /// One that ended while the vCPU polled, or at once.
+    pub const fn polled(halt_ns: u64) -> Self {
+        Self { halt_ns, waited: false, valid: true }
+    }
+
+    /// One that ended a sleep.
+    pub const fn slept(halt_ns: u64) -> Self {
+        Self { halt_ns, waited: true, valid: true }
+    }
+
+    /// The same, for another vCPU.
+    #[must_use]
+    pub const fn invalid(self) -> Self {
+        Self { valid: false, ..self }
+    }
 }
 
 /// Which way a window went.
@@ -37,6 +56,7 @@ impl std::fmt::Display for Direction {
 
 /// A change of a window: a `kvm_halt_poll_ns` line. It comes before the wake-up line of its halt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Change {
     /// The vCPU's id within its VM.
     pub vcpu: u32,
@@ -46,6 +66,13 @@ pub struct Change {
     pub new_ns: u32,
     /// The window before it, in nanoseconds.
     pub old_ns: u32,
+}
+
+impl Change {
+    /// The window of `vcpu` went in `direction`, from `old_ns` to `new_ns`.
+    pub const fn new(vcpu: u32, direction: Direction, old_ns: u32, new_ns: u32) -> Self {
+        Self { vcpu, direction, new_ns, old_ns }
+    }
 }
 
 /// Parameters as a `# halt_poll_ns=... grow=...` line gives them: those it names, from there on.
@@ -104,6 +131,7 @@ pub enum Kind {
 
 /// A line of a trace that matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Event {
     /// Number of the line, from 1.
     pub line: usize,
@@ -111,6 +139,13 @@ pub struct Event {
     pub thread: Option<u32>,
     /// What it says.
     pub kind: Kind,
+}
+
+impl Event {
+    /// What the line of this number, from 1, says, and of which thread.
+    pub const fn new(line: usize, thread: Option<u32>, kind: Kind) -> Self {
+        Self { line, thread, kind }
+    }
 }
 
 /// A parsed trace.
@@ -126,6 +161,7 @@ pub struct Event {
 /// # Ok::<(), halt_trace::ParseError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Trace {
     /// The lines that matter, in order.
     pub events: Vec<Event>,

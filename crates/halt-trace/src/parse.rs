@@ -60,6 +60,7 @@ pub enum Fault {
 /// A malformed line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
+#[non_exhaustive]
 pub struct ParseError {
     /// Its number, from 1.
     pub line: usize,
@@ -69,6 +70,7 @@ pub struct ParseError {
 
 /// What a well-formed line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Line {
     /// One that matters.
     Event(Event),

@@ -37,6 +37,7 @@ pub struct Replay {
 
 /// A halt in which kernel and policy differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Mismatch {
     /// The line of the wake-up; of the change if no wake-up followed it.
     pub line: usize,
@@ -77,6 +78,7 @@ impl fmt::Display for Mismatch {
                     Adjustment::Shrink { from, to } => write!(f, "shrinks {from} to {to}")?,
                     Adjustment::Off { from } => write!(f, "goes from {from} to 0 in silence")?,
                     Adjustment::Keep => f.write_str("keeps its window")?,
+                    other => write!(f, "says {other:?}")?,
                 }
                 match kernel {
                     Some(Change { direction, new_ns, old_ns, .. }) => {
@@ -231,7 +233,8 @@ fn same(policy: Adjustment, kernel: Option<Change>) -> bool {
         == match policy {
             Adjustment::Grow { from, to } => Some((Direction::Grow, from, to)),
             Adjustment::Shrink { from, to } => Some((Direction::Shrink, from, to)),
-            Adjustment::Keep | Adjustment::Off { .. } => None,
+            // The kernel writes nothing of the others.
+            _ => None,
         }
 }
 

@@ -10,11 +10,8 @@ const BLOCK_COSTS_NS: [u32; 3] = [5_000, 20_000, 50_000];
 /// The cost of a policy and the lengths of the halts it met.
 fn live(policy: &str, workload: &Workload, block_cost_ns: u32) -> (Cost, Vec<u64>) {
     let contestant = CONTESTANTS.iter().find(|contestant| contestant.name == policy).unwrap();
-    let mut policy = (contestant.build)(&Setup {
-        block_cost_ns,
-        kernel: halt_poll::KernelParams::X86,
-        ceiling_ns: Setup::ample_ceiling_ns(block_cost_ns),
-    });
+    let setup = Setup::new(block_cost_ns, halt_poll::KernelParams::X86);
+    let mut policy = (contestant.build)(&setup);
     let mut seen = Vec::new();
     let cost = run(&mut *policy, &mut *workload.source(block_cost_ns), block_cost_ns, &mut seen);
     (cost, seen)

@@ -115,11 +115,7 @@ fn replayed(trace: &Trace) {
 fn evaluated(trace: &Trace) {
     let halts: Vec<u64> = trace.halts().map(|(_, wakeup)| wakeup.halt_ns).collect();
     let best = best_fixed(&mut halts.clone(), BLOCK_COST_NS);
-    let setup = Setup {
-        block_cost_ns: BLOCK_COST_NS,
-        kernel: trace.first_params(),
-        ceiling_ns: Setup::ample_ceiling_ns(BLOCK_COST_NS),
-    };
+    let setup = Setup::new(BLOCK_COST_NS, trace.first_params());
     for contestant in CONTESTANTS {
         let mut policy = (contestant.build)(&setup);
         let cost = live(&mut *policy, &mut Recorded::new(&halts), BLOCK_COST_NS, &mut Vec::new());

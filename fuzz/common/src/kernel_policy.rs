@@ -161,6 +161,7 @@ fn line(adjustment: Adjustment) -> Line {
         Adjustment::Grow { from, to } => Line::Grow(from.into(), to.into()),
         Adjustment::Shrink { from, to } => Line::Shrink(from.into(), to.into()),
         Adjustment::Keep | Adjustment::Off { .. } => Line::None,
+        other => panic!("the model does not know {other:?}"),
     };
     assert_eq!(adjustment.is_traced(), line != Line::None);
     line

@@ -80,7 +80,7 @@ impl Recorder {
     }
 
     fn push(&mut self, thread: Option<u32>, kind: Kind) {
-        self.events.push(Event { line: self.events.len() + 1, thread, kind });
+        self.events.push(Event::new(self.events.len() + 1, thread, kind));
     }
 }
 
@@ -148,10 +148,12 @@ fn halt(recorder: &mut Recorder, model: &mut Model, thread: u8, halt_ns: u64, va
     };
     if let Some((direction, old, new)) = change {
         let (new_ns, old_ns) = (narrow(new), narrow(old));
-        let change = Change { vcpu: thread.into(), direction, new_ns, old_ns };
+        let change = Change::new(thread.into(), direction, old_ns, new_ns);
         recorder.write(thread, Kind::Change(change));
     }
-    recorder.write(thread, Kind::Wakeup(Wakeup { halt_ns, waited, valid }));
+    let wakeup = if waited { Wakeup::slept(halt_ns) } else { Wakeup::polled(halt_ns) };
+    let wakeup = if valid { wakeup } else { wakeup.invalid() };
+    recorder.write(thread, Kind::Wakeup(wakeup));
 }
 
 /// The events as a file and back, and what the replay says.

@@ -56,6 +56,7 @@ pub struct Share(u32);
 /// A share of more than the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("share of {ppm} millionths is more than one")]
+#[non_exhaustive]
 pub struct ShareAboveOne {
     /// What was asked for, in millionths.
     pub ppm: u64,

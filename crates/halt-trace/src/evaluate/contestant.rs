@@ -7,6 +7,7 @@ use halt_poll::{
 
 /// What a policy is told before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Setup {
     /// B: the cost of blocking, in nanoseconds.
     pub block_cost_ns: u32,
@@ -17,6 +18,11 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// With a ceiling that is no limit, [`ample_ceiling_ns`](Self::ample_ceiling_ns).
+    pub fn new(block_cost_ns: u32, kernel: KernelParams) -> Self {
+        Self { block_cost_ns, kernel, ceiling_ns: Self::ample_ceiling_ns(block_cost_ns) }
+    }
+
     /// A ceiling that is no limit for a policy that learns: no threshold that can be best is above
     /// it. 1 ms, or 32 B if that is more.
     pub fn ample_ceiling_ns(block_cost_ns: u32) -> u32 {

@@ -99,9 +99,8 @@ fn evaluate<'a>(
 ) {
     for Contestant { name, build } in CONTESTANTS {
         for &block_cost_ns in &args.block_cost_ns {
-            let ceiling_ns =
-                args.ceiling_ns.unwrap_or_else(|| Setup::ample_ceiling_ns(block_cost_ns));
-            let setup = Setup { block_cost_ns, kernel, ceiling_ns };
+            let mut setup = Setup::new(block_cost_ns, kernel);
+            setup.ceiling_ns = args.ceiling_ns.unwrap_or(setup.ceiling_ns);
             let mut seen = Vec::new();
             let cost =
                 sources(block_cost_ns).into_iter().fold(Cost::default(), |cost, mut source| {
