@@ -172,7 +172,7 @@ impl Vm {
         let wake = Arc::new(EventFd::new(EFD_NONBLOCK).map_err(Error::system("eventfd"))?);
         let quit = Arc::new(AtomicBool::new(false));
         let quits = quit.clone();
-        let mut subscribers: Vec<Box<dyn event_manager::MutEventSubscriber + Send>> = vec![
+        let mut subscribers: Vec<Box<dyn event_loop::Subscriber>> = vec![
             Box::new(Quit(wake.clone())),
             Box::new(Console(self.console.clone())),
             Box::new(Ends { ended: self.ended.clone(), vcpus: self.vcpus.clone() }),
@@ -181,9 +181,10 @@ impl Vm {
             let (tick, interrupts) = (self.tick.clone(), self.interrupts.clone());
             subscribers.push(Box::new(Ticker::new(tick, interrupts, self.config.vcpus)?));
         }
+        let manager = event_loop::manager(subscribers)?;
         let thread = thread::Builder::new()
             .name("events".to_owned())
-            .spawn(move || event_loop::run(subscribers, &quits))
+            .spawn(move || event_loop::run(manager, &quits))
             .map_err(Error::system("starting a thread"))?;
         self.event_loop = Some(EventLoop { thread, quit, wake });
         Ok(())
