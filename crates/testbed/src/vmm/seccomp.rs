@@ -18,7 +18,7 @@ use vmm_sys_util::signal::register_signal_handler;
 use super::arch;
 use super::error::Error;
 
-/// What the thread's own work and its end need, ioctl aside.
+/// What the thread's own work and its end need; besides, [`MAPPING_CALLS`] and ioctl.
 const SYSTEM_CALLS: &[i64] = &[
     // Locks of the devices and the console, and the sleep in a halt.
     libc::SYS_futex,
@@ -30,9 +30,7 @@ const SYSTEM_CALLS: &[i64] = &[
     libc::SYS_restart_syscall,
     // malloc and free, of error texts mainly.
     libc::SYS_brk,
-    libc::SYS_mmap,
     libc::SYS_munmap,
-    libc::SYS_mprotect,
     libc::SYS_mremap,
     libc::SYS_madvise,
     // The thread's end.
@@ -40,6 +38,9 @@ const SYSTEM_CALLS: &[i64] = &[
     libc::SYS_sigaltstack,
     libc::SYS_exit,
 ];
+
+/// Those of malloc that could make memory executable. The access is their third argument.
+const MAPPING_CALLS: [i64; 2] = [libc::SYS_mmap, libc::SYS_mprotect];
 
 thread_local! {
     /// Number of the first forbidden system call of this thread; -1: none.
@@ -50,12 +51,21 @@ thread_local! {
 pub(super) fn vcpu_filter(extra: &[i64]) -> Result<BpfProgram, Error> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         SYSTEM_CALLS.iter().chain(extra).map(|&number| (number, Vec::new())).collect();
+    for number in MAPPING_CALLS {
+        rules.insert(number, vec![not_executable().map_err(Error::SeccompFilter)?]);
+    }
     let ioctls: Result<Vec<_>, _> = arch::vcpu_ioctls().into_iter().map(only_ioctl).collect();
     rules.insert(libc::SYS_ioctl, ioctls.map_err(Error::SeccompFilter)?);
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(Error::SeccompFilter)?;
     SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, arch)
         .and_then(BpfProgram::try_from)
         .map_err(Error::SeccompFilter)
+}
+
+fn not_executable() -> Result<SeccompRule, seccompiler::BackendError> {
+    const EXECUTABLE: u64 = libc::PROT_EXEC as u64;
+    let none_of = SeccompCmpOp::MaskedEq(EXECUTABLE);
+    SeccompRule::new(vec![SeccompCondition::new(2, SeccompCmpArgLen::Dword, none_of, 0)?])
 }
 
 fn only_ioctl(request: u64) -> Result<SeccompRule, seccompiler::BackendError> {

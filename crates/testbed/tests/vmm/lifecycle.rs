@@ -153,6 +153,45 @@ fn forbidden_system_call_ends_the_vcpu_with_its_number() {
     assert_eq!(i64::from(syscall), libc::SYS_openat);
 }
 
+/// Asks for a page of code: first for a page, then for this access.
+struct WantsCode {
+    mapped: libc::c_int,
+    then: libc::c_int,
+}
+
+impl HaltHandler for WantsCode {
+    #[expect(unsafe_code, reason = "mmap and mprotect of a page of its own")]
+    fn halt(&mut self, _: &WakeWord) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new page wherever the kernel likes.
+        let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, self.mapped, flags, -1, 0) };
+        if page == libc::MAP_FAILED {
+            return Err("no page".into());
+        }
+        // SAFETY: the page is ours, and nothing uses it.
+        let changed = unsafe { libc::mprotect(page, 4096, self.then) };
+        if changed == 0 { Ok(()) } else { Err("not this access".into()) }
+    }
+}
+
+#[test]
+fn vcpu_threads_get_no_executable_memory() {
+    let Some(_turn) = turn("vcpu_threads_get_no_executable_memory") else { return };
+    let (data, code) = (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ | libc::PROT_EXEC);
+    for (mapped, then, call) in
+        [(data | libc::PROT_EXEC, data, libc::SYS_mmap), (data, code, libc::SYS_mprotect)]
+    {
+        let mut vm = Vm::new(VmConfig::new(Program::Idle, Irqchip::UserSpace)).unwrap();
+        vm.start(|_| Box::new(WantsCode { mapped, then })).unwrap();
+        let report = vm.wait(LIMIT).unwrap();
+        let VcpuEnd::Failed(VcpuError::SystemCallForbidden { syscall }) = report.vcpus[0].end
+        else {
+            panic!("{:?}", report.vcpus[0]);
+        };
+        assert_eq!(i64::from(syscall), call);
+    }
+}
+
 /// Panics, as a handler with a bug might.
 struct Panics;
 
