@@ -6,3 +6,8 @@ pub mod halt;
 pub mod probe;
 pub mod report;
 pub mod vmm;
+
+/// The project's README promises that its code compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
