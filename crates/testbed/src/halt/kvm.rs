@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
 use halt_poll::FutexWait;
-use kvm_bindings::KVM_CAP_HALT_POLL;
+use kvm_bindings::{KVM_API_VERSION, KVM_CAP_HALT_POLL};
 use kvm_ioctls::Kvm;
 use vcpu_state::WakeWord;
 
@@ -32,6 +32,10 @@ pub fn missing() -> Option<String> {
         Ok(kvm) => kvm,
         Err(error) => return Some(format!("/dev/kvm cannot be used: {error}")),
     };
+    let version = kvm.get_api_version();
+    if version != KVM_API_VERSION.cast_signed() {
+        return Some(format!("/dev/kvm cannot be used: its API version is {version}"));
+    }
     (kvm.check_extension_raw(KVM_CAP_HALT_POLL.into()) <= 0)
         .then(|| "this KVM has no KVM_CAP_HALT_POLL".to_owned())
 }
